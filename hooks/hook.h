@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * The contract between service/ and hooks/: all that a main knows of Ruby. There is one interpreter in a
+ * process and one hook in it. Unless said otherwise a function is called on a thread that holds the interpreter: the one
+ * on which hook_run called body, or one made by hook_spawn.
+ */
+
+#include "service/failure.h"
+#include "service/geometry.h"
+#include "service/request.h"
+
+typedef struct Hook Hook;
+
+typedef struct HookSettings {
+        const char *name;          /* "file" */
+        const char *path;          /* of the script */
+        const char *class_name;    /* or NULL: `run X` wins, else the one concrete subclass the script defines */
+        const char *device;        /* the device's name: `UBLK.device_name` */
+        const Argument *arguments; /* checked against the class's schema before anything of it runs */
+        size_t n_arguments;
+        Recovery recovery;         /* RECOVERY_DEFAULT: what the class declares */
+        bool read_only;            /* stricter than the hook */
+
+        /* Called once for each request that a hook failed, with what it raised or did wrong. The answer to the
+         * request is decided already. From a thread that holds the interpreter; must not block for long. */
+        void (*report)(void *userdata, const Request *request, const Failure *failure);
+        void *userdata;
+} HookSettings;
+
+/* Starts the interpreter on the calling thread, which must be the process's main thread and must have dropped its
+ * privileges, and calls body below its stack frame. Returns what body returns, or a negative errno if Ruby does not
+ * start. body gets the hook with nothing loaded. */
+int hook_run(int (*body)(Hook *hook, void *userdata), void *userdata);
+
+/* Loads the script, checks the arguments, builds the target and asks it for its geometry (checked). On error a
+ * negative errno and *ret_failure: FAILURE_HOOK with class, file and line; FAILURE_ARGUMENTS naming the
+ * option and what the hook takes; FAILURE_NO_HOOK. Nothing raised, thrown or exited in Ruby gets past it. */
+int hook_load(Hook *hook, const HookSettings *settings, Geometry *ret, Failure *ret_failure);
+
+/* What the queue calls; valid as long as the hook. */
+const Server *hook_server(Hook *hook);
+
+/* A further task that may serve: a Ruby thread (never a bare pthread) that calls fn with the interpreter held. */
+int hook_spawn(Hook *hook, void (*fn)(void *userdata), void *userdata);

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * An error on its way to the user, across processes: hook → worker → systemd's StatusText → manager → D-Bus.
+ * As text it is one line of JSON of at most FAILURE_MAX_TEXT bytes, e.g.
+ *
+ *     {"kind":"hook","class":"Errno::ENOENT","message":"No such file …","file":"/etc/…/file.rb","line":7}
+ */
+
+#include "service/util.h"
+
+#define FAILURE_MAX_TEXT 2048
+
+/* What went wrong, and so the D-Bus error. The strings are in failure.c. */
+typedef enum FailureKind {
+        FAILURE_WORKER,       /* "worker"       org.ublk.Error.WorkerFailed: ours or the system's */
+        FAILURE_HOOK,         /* "hook"         org.ublk.Error.HookFailed: the Ruby code */
+        FAILURE_NO_HOOK,      /* "no-hook"      org.ublk.Error.NoSuchHook */
+        FAILURE_ARGUMENTS,    /* "arguments"    org.freedesktop.DBus.Error.InvalidArgs: what the hook was given */
+        FAILURE_KERNEL,       /* "kernel"       org.ublk.Error.NoKernelSupport */
+        FAILURE_EXISTS,       /* "exists"       org.ublk.Error.DeviceExists: the id belongs to another program */
+        FAILURE_BUSY,         /* "busy"         org.ublk.Error.DeviceBusy */
+        _FAILURE_MAX,
+        _FAILURE_INVALID = -EINVAL,
+} FailureKind;
+
+typedef struct Failure {
+        FailureKind kind;
+        int error;        /* positive errno, 0 if none fits */
+        char *class_name; /* Ruby class, or NULL */
+        char *message;    /* cause and remedy, one or more sentences */
+        char *file;       /* or NULL */
+        uint32_t line;
+} Failure;
+
+#define FAILURE_NULL ((Failure) { .kind = FAILURE_WORKER })
+
+const char *failure_kind_to_string(FailureKind kind);
+FailureKind failure_kind_from_string(const char *s);
+
+/* Replaces *f. Returns -error, or -EIO where error is 0, so that a caller can `return failure_set(…)`. */
+int failure_set(Failure *f, FailureKind kind, int error, const char *format, ...) _printf_(4, 5);
+/* Where in the hook. Copies; NULL leaves a field as it is. */
+int failure_set_origin(Failure *f, const char *class_name, const char *file, uint32_t line);
+void failure_done(Failure *f);
+
+/* Always valid JSON in UTF-8, shortened to fit. */
+int failure_to_text(const Failure *f, char **ret);
+/* -EBADMSG if it isn't one of ours. */
+int failure_from_text(const char *text, Failure *ret);
+/* "Errno::ENOENT: No such file (file.rb:7)": what a person reads. */
+int failure_describe(const Failure *f, char **ret);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * Messages of the mains and of bus handlers, one line each to standard error. Under systemd a line starts
+ * with its syslog level in angle brackets (sd-daemon(3)), on a terminal with the program's name.
+ * Libraries return their errors and log nothing above debug.
+ */
+
+#include "service/util.h"
+
+#include <syslog.h>
+
+void log_setup(const char *program);
+void log_set_max_level(int level);
+int log_get_max_level(void);
+
+void log_line(int level, const char *format, ...) _printf_(2, 3);
+
+#define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)
+#define log_info(...) log_line(LOG_INFO, __VA_ARGS__)
+#define log_notice(...) log_line(LOG_NOTICE, __VA_ARGS__)
+#define log_warning(...) log_line(LOG_WARNING, __VA_ARGS__)
+#define log_error(...) log_line(LOG_ERR, __VA_ARGS__)
+/* Logs and evaluates to the error, so that a failing main can `return log_error_errno(r, …)`. */
+#define log_error_errno(error, format, ...) \
+        ({ int _e = (error); log_error(format ": %s", ##__VA_ARGS__, strerror(-_e)); _e; })

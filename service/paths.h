@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/* Where everything lies at run time. What a path is for stands in ../units and in the manual pages. */
+
+#define PATH_RUN "/run/ublk-ruby"
+#define PATH_DEVICES_TRANSIENT PATH_RUN "/devices"
+#define PATH_DEVICES_PERSISTENT "/etc/ublk-ruby/devices"
+/* One udev environment file per kernel device that is ours, ublkbN.env; see service/marker.h. */
+#define PATH_MARKERS PATH_RUN "/nodes"
+/* The worker's own RuntimeDirectory is PATH_RUN/N, its socket lies in it. */
+#define PATH_WORKER_SOCKET PATH_RUN "/%u/worker.sock"
+/* RuntimeDirectory of ublk-ruby-control@INSTANCE.service; the answer is the file result.json in it. */
+#define PATH_CONTROL_RESULT "/run/ublk-ruby-control/%s/result.json"
+
+#define UNIT_DEVICE "ublk-ruby-device@%u.service"
+#define UNIT_CONTROL "ublk-ruby-control@%s.service"
+#define WORKER_USER "ublk-ruby"

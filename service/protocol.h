@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * What control and manager say to a worker over its SOCK_SEQPACKET socket (PATH_WORKER_SOCKET): one packet
+ * each way, a fixed struct with a version. The socket is an input like any other: the worker accepts only peers of uid
+ * 0, checks version, size and type, answers or closes. One connection at a time is served by the worker's
+ * supervisor thread, so that it is answered while Ruby is busy or stuck.
+ */
+
+#include "service/failure.h"
+#include "service/geometry.h"
+
+#define PROTOCOL_VERSION 1
+
+typedef enum MessageType {
+        MESSAGE_HELLO = 1,  /* → REPLY with geometry, queues, depth, max_io_size */
+        MESSAGE_OPEN,       /* ublkcN is yours: open it, map it, fetch every tag → REPLY once it serves, error if not */
+        MESSAGE_ABORT,      /* activation failed: text says why (failure.h); report it as yours and exit → no reply */
+        MESSAGE_STATISTICS, /* → REPLY with statistics */
+        _MESSAGE_MAX,
+} MessageType;
+
+/* What the serving tasks count; a snapshot is not atomic over its fields. */
+typedef struct Statistics {
+        uint64_t requests; /* fetched since the worker started */
+        uint64_t completed;
+        uint64_t failed;   /* of those, answered with an error */
+        uint64_t read_bytes;
+        uint64_t written_bytes;
+        uint32_t in_flight;
+        uint32_t serving; /* 1 while the queues run */
+} Statistics;
+
+typedef struct WorkerCall {
+        uint32_t version;
+        uint32_t type;
+        uint32_t device_id;
+        uint32_t text_size; /* bytes of text that count, ABORT only */
+        char text[FAILURE_MAX_TEXT];
+} WorkerCall;
+
+typedef struct WorkerReply {
+        uint32_t version;
+        uint32_t type; /* of the call */
+        int32_t error; /* 0 or a positive errno; then text is a failure.h text */
+        uint32_t device_id;
+        uint32_t queues;
+        uint32_t depth;
+        uint32_t max_io_size;
+        uint32_t text_size;
+        Geometry geometry;
+        Statistics statistics;
+        char text[FAILURE_MAX_TEXT];
+} WorkerReply;

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * One ublk queue and the task that serves it: a ring with a command per tag, the mapped descriptors, and the
+ * loop. No allocation, no logging, no lock once queue_fetch has returned.
+ *
+ * Requests that are ready are taken as one batch and given to the Server together; the answers of a batch and the wait for
+ * the next one are a single system call. Payload moves by plain pread(2)/pwrite(2) on /dev/ublkcN.
+ */
+
+#include "service/protocol.h"
+#include "service/request.h"
+
+typedef struct Queue Queue;
+
+/* The device as opened by this process: /dev/ublkcN and the descriptors of all its queues. Opened and mapped once,
+ * by one process, before any queue fetches. */
+typedef struct QueueDevice {
+        int fd;
+        uint32_t id;
+        uint32_t n_queues;
+        uint32_t depth;
+        void **descriptors; /* n_queues read-only mappings */
+} QueueDevice;
+
+#define QUEUE_DEVICE_NULL ((QueueDevice) { .fd = -EBADF })
+
+/* Retries while udev has not made or handed over the node yet, up to a few seconds. */
+int queue_device_open(QueueDevice *d, uint32_t id, uint32_t n_queues, uint32_t depth);
+void queue_device_done(QueueDevice *d);
+
+/* All memory of a queue, allocated ahead. wake_fd: an eventfd that ends queue_serve when it becomes readable
+ * (borrowed, may be shared by all queues). */
+int queue_new(const QueueDevice *device, uint16_t index, int wake_fd, Queue **ret);
+Queue *queue_free(Queue *q);
+
+/* By the serving task: makes the ring (it belongs to this task from here on) and fetches every tag. */
+int queue_fetch(Queue *q);
+
+typedef enum QueueEnd {
+        QUEUE_STOPPED = 1, /* every tag came back with -ENODEV: the device was stopped (or quiesced) by the kernel */
+        QUEUE_WOKEN,       /* wake_fd: whatever was in hand has been answered */
+} QueueEnd;
+
+/* The loop, after queue_fetch. A QueueEnd, or a negative errno for what can't happen on a sound kernel. */
+int queue_serve(Queue *q, const Server *server);
+
+/* Adds this queue's counters; from any thread. */
+void queue_add_statistics(const Queue *q, Statistics *s);
