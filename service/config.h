@@ -74,6 +74,12 @@ typedef struct DeviceConfig {
         size_t n_arguments;
 } DeviceConfig;
 
+/* For tests: every path of paths.h, of /sys and of /proc that the core opens lies below root. NULL or "" is the real root.
+ * Borrowed: must stay valid. */
+void config_set_root(const char *root);
+/* root + printf(format), owned by the caller. */
+int config_path(char **ret, const char *format, ...) _printf_(2, 3);
+
 DeviceConfig *device_config_new(uint32_t id);
 DeviceConfig *device_config_free(DeviceConfig *c);
 static inline void device_config_freep(DeviceConfig **c) {

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+#include "service/failure.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+
+static const char *const kind_table[_FAILURE_MAX] = {
+        [FAILURE_WORKER]    = "worker",
+        [FAILURE_HOOK]      = "hook",
+        [FAILURE_NO_HOOK]   = "no-hook",
+        [FAILURE_ARGUMENTS] = "arguments",
+        [FAILURE_KERNEL]    = "kernel",
+        [FAILURE_EXISTS]    = "exists",
+        [FAILURE_BUSY]      = "busy",
+};
+
+const char *failure_kind_to_string(FailureKind kind) {
+        return kind >= 0 && kind < _FAILURE_MAX ? kind_table[kind] : NULL;
+}
+
+FailureKind failure_kind_from_string(const char *s) {
+        for (FailureKind i = 0; i < _FAILURE_MAX; i++)
+                if (streq(s, kind_table[i]))
+                        return i;
+        return _FAILURE_INVALID;
+}
+
+void failure_done(Failure *f) {
+        free(f->class_name);
+        free(f->message);
+        free(f->file);
+        *f = FAILURE_NULL;
+}
+
+int failure_set(Failure *f, FailureKind kind, int error, const char *format, ...) {
+        char *message;
+        va_list ap;
+        int n;
+
+        va_start(ap, format);
+        n = vasprintf(&message, format, ap);
+        va_end(ap);
+        failure_done(f);
+        *f = (Failure) { .kind = kind, .error = error, .message = n < 0 ? NULL : message };
+        return error > 0 ? -error : -EIO;
+}
+
+static int replace(char **field, const char *s) {
+        char *copy;
+        int r;
+
+        if (!s)
+                return 0;
+        r = xstrdup(s, &copy);
+        if (r < 0)
+                return r;
+        free(*field);
+        *field = copy;
+        return 0;
+}
+
+int failure_set_origin(Failure *f, const char *class_name, const char *file, uint32_t line) {
+        int r;
+
+        r = replace(&f->class_name, class_name);
+        if (r >= 0)
+                r = replace(&f->file, file);
+        if (r >= 0 && line > 0)
+                f->line = line;
+        return r;
+}
+
+/* A JSON string of at most max bytes of s. Ruby's messages may be in any encoding and cut anywhere: bytes that are
+ * not UTF-8 become '?', so that D-Bus, which disconnects whoever sends them, never sees one. */
+static json_t *json_text(const char *s, size_t max) {
+        _cleanup_free_ char *copy = strndup(s ? s : "", max);
+
+        if (!copy)
+                return NULL;
+        for (char *p = copy; *p;) {
+                json_t *j = NULL;
+                size_t n = (unsigned char) *p < 0x80 ? 1 : (unsigned char) *p < 0xe0 ? 2 : (unsigned char) *p < 0xf0 ? 3 : 4;
+
+                if (n == 1 && (unsigned char) *p < 0x20)
+                        *p = *p == '\n' || *p == '\t' ? ' ' : '?';
+                if (n == 1 || (strnlen(p, n) == n && (j = json_stringn(p, n)))) {
+                        json_decref(j);
+                        p += n;
+                } else
+                        *p++ = '?';
+        }
+        return json_string(copy);
+}
+
+static int failure_dump(const Failure *f, size_t message_max, char **ret) {
+        json_t *o = json_object();
+        char *text;
+
+        json_object_set_new(o, "kind", json_string(failure_kind_to_string(f->kind)));
+        if (f->error > 0)
+                json_object_set_new(o, "errno", json_integer(f->error));
+        if (f->class_name)
+                json_object_set_new(o, "class", json_text(f->class_name, 128));
+        json_object_set_new(o, "message", json_text(f->message, message_max));
+        if (f->file)
+                json_object_set_new(o, "file", json_text(f->file, 256));
+        if (f->line > 0)
+                json_object_set_new(o, "line", json_integer(f->line));
+        text = json_dumps(o, JSON_COMPACT);
+        json_decref(o);
+        if (!text)
+                return -ENOMEM;
+        *ret = text;
+        return 0;
+}
+
+int failure_to_text(const Failure *f, char **ret) {
+        /* Escaping can make six bytes of one; halve until it fits. */
+        for (size_t max = 1536;; max /= 2) {
+                _cleanup_free_ char *text = NULL;
+                int r;
+
+                r = failure_dump(f, max, &text);
+                if (r < 0)
+                        return r;
+                if (strlen(text) < FAILURE_MAX_TEXT || max == 0) {
+                        *ret = TAKE_PTR(text);
+                        return 0;
+                }
+        }
+}
+
+static int failure_from_json(json_t *o, Failure *ret) {
+        const char *kind = json_string_value(json_object_get(o, "kind"));
+        const char *message = json_string_value(json_object_get(o, "message"));
+        json_int_t error = json_integer_value(json_object_get(o, "errno"));
+        json_int_t line = json_integer_value(json_object_get(o, "line"));
+        Failure f = FAILURE_NULL;
+        int r;
+
+        if (!kind || !message || failure_kind_from_string(kind) < 0)
+                return -EBADMSG;
+        if (error < 0 || error > 4095 || line < 0 || line > UINT32_MAX)
+                return -EBADMSG;
+        (void) failure_set(&f, failure_kind_from_string(kind), (int) error, "%s", message);
+        r = failure_set_origin(&f, json_string_value(json_object_get(o, "class")),
+                               json_string_value(json_object_get(o, "file")), (uint32_t) line);
+        if (r < 0 || !f.message) {
+                failure_done(&f);
+                return -ENOMEM;
+        }
+        *ret = f;
+        return 0;
+}
+
+int failure_from_text(const char *text, Failure *ret) {
+        json_t *o;
+        int r;
+
+        if (strnlen(text, FAILURE_MAX_TEXT) == FAILURE_MAX_TEXT)
+                return -EBADMSG;
+        o = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+        r = json_is_object(o) ? failure_from_json(o, ret) : -EBADMSG;
+        json_decref(o);
+        return r;
+}
+
+int failure_describe(const Failure *f, char **ret) {
+        const char *message = f->message ? f->message : "out of memory", *colon = f->class_name ? ": " : "";
+        const char *class_name = f->class_name ? f->class_name : "";
+
+        if (f->file && f->line > 0)
+                return xasprintf(ret, "%s%s%s (%s:%u)", class_name, colon, message, f->file, f->line);
+        if (f->file)
+                return xasprintf(ret, "%s%s%s (%s)", class_name, colon, message, f->file);
+        return xasprintf(ret, "%s%s%s", class_name, colon, message);
+}

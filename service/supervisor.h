@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * The worker's second thread, in plain C: it answers the socket (protocol.h), pings systemd's watchdog, ends a hook
+ * that never finishes loading, and sees to it that a hand-over ends in time, all while Ruby is busy or stuck.
+ * It never touches Ruby.
+ */
+
+#include "service/protocol.h"
+#include "service/queue.h"
+
+/* How the worker ends, and what systemd makes of it: RestartPreventExitStatus= and SuccessExitStatus= in the unit. */
+enum {
+        EXIT_HANDED_OVER = 75, /* on SIGTERM or SIGUSR2: started again unless a stop was asked */
+        EXIT_STOPPED     = 76, /* the device was stopped while it was served */
+        EXIT_WRONG       = 78, /* hook or configuration wrong, on a device that never was live: no restart */
+        EXIT_CRASHED     = 1,  /* anything else: restart and recover */
+};
+
+typedef struct Supervisor Supervisor;
+
+/* Makes the socket (in $RUNTIME_DIRECTORY, or below PATH_RUN) and starts the thread. failing_status: the exit status
+ * for a hook that is wrong or too slow to load. config is borrowed. */
+int supervisor_start(const DeviceConfig *config, int failing_status, Supervisor **ret);
+
+/* An eventfd that becomes readable, for ever, once a hand-over is asked for: for queue_new. */
+int supervisor_wake_fd(Supervisor *s);
+/* From a signal handler. */
+void supervisor_request_hand_over(Supervisor *s);
+
+/* The hook is built: answers HELLO from now on, and tells systemd READY=1. */
+void supervisor_ready(Supervisor *s, const Geometry *geometry);
+/* Waits for OPEN; false if a hand-over was asked for instead. Blocks: let go of the interpreter. */
+bool supervisor_wait_open(Supervisor *s);
+/* Answers the pending OPEN: every tag is fetched (queues, borrowed, are asked for their counters from now on) … */
+void supervisor_serving(Supervisor *s, Queue *const *queues, size_t n_queues);
+/* … or it can't be done. Also publishes the failure. */
+void supervisor_open_failed(Supervisor *s, const Failure *failure);
+
+/* Makes a failure known: systemd's StatusText and StatusErrno. Any thread. */
+void supervisor_publish(const Failure *failure);
+
+/* The process is about to end with status; if it hasn't in a few seconds (Ruby's at_exit blocks may hang), the
+ * thread ends it. */
+void supervisor_exiting(Supervisor *s, int status);

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * ublk-ruby-worker N: serves the I/O of one device with its hook. Run by ublk-ruby-device@N.service, which
+ * also brings it back. The order matters: memory and privileges first, then Ruby, and the device only once everything
+ * that a request may need is there.
+ */
+
+#include "hooks/hook.h"
+#include "service/hookdir.h"
+#include "service/log.h"
+#include "service/marker.h"
+#include "service/paths.h"
+#include "service/privileges.h"
+#include "service/report.h"
+#include "service/supervisor.h"
+
+#include <getopt.h>
+#include <pthread.h>
+#include <signal.h>
+
+typedef struct Worker {
+        DeviceConfig *config;
+        char *hook_path;
+        int failing_status; /* for a hook that is wrong: EXIT_WRONG, or EXIT_CRASHED for a device that is live */
+        Supervisor *supervisor;
+        Hook *hook;
+        QueueDevice device;
+        Queue **queues;
+
+        pthread_mutex_t lock; /* over what follows: the queues' tasks meet here */
+        pthread_cond_t changed;
+        size_t n_fetched;
+        size_t n_ended;
+        int fetch_error;
+        int end;              /* worst of the queues' ends: a negative errno, else QUEUE_WOKEN, else QUEUE_STOPPED */
+} Worker;
+
+/* What a queue's task starts from. */
+typedef struct Task {
+        Worker *worker;
+        Queue *queue;
+} Task;
+
+static Supervisor *signal_supervisor;
+
+static void on_hand_over_signal(int signo) {
+        int saved = errno;
+
+        (void) signo;
+        if (signal_supervisor)
+                supervisor_request_hand_over(signal_supervisor);
+        else
+                _exit(EXIT_HANDED_OVER);
+        errno = saved;
+}
+
+static void install_signal_handlers(void) {
+        static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
+        struct sigaction action = { .sa_handler = on_hand_over_signal, .sa_flags = SA_RESTART };
+
+        for (size_t i = 0; i < ELEMENTSOF(signals); i++)
+                (void) sigaction(signals[i], &action, NULL);
+        (void) signal(SIGPIPE, SIG_IGN);
+}
+
+static int fail(const Failure *failure, int status) {
+        _cleanup_free_ char *text = NULL;
+
+        (void) failure_describe(failure, &text);
+        log_error("%s", text ? text : "out of memory");
+        supervisor_publish(failure);
+        return status;
+}
+
+static void on_hook_failure(void *userdata, const Request *request, const Failure *failure) {
+        Worker *w = userdata;
+
+        report_failure(w->config->name, request, failure);
+}
+
+static int load_hook(Worker *w, Geometry *ret) {
+        HookSettings settings = {
+                .name = w->config->hook,
+                .path = w->hook_path,
+                .class_name = w->config->class_name,
+                .device = w->config->name,
+                .arguments = w->config->arguments,
+                .n_arguments = w->config->n_arguments,
+                .recovery = w->config->recovery,
+                .read_only = w->config->read_only,
+                .report = on_hook_failure,
+                .userdata = w,
+        };
+        Failure failure = FAILURE_NULL;
+        int r;
+
+        r = hook_load(w->hook, &settings, ret, &failure);
+        if (r < 0)
+                (void) fail(&failure, 0);
+        failure_done(&failure);
+        return r;
+}
+
+static int make_queues(Worker *w) {
+        int r;
+
+        w->queues = calloc(w->config->queues, sizeof(Queue *));
+        if (!w->queues)
+                return -ENOMEM;
+        r = queue_device_open(&w->device, w->config->id, w->config->queues, w->config->depth);
+        for (uint32_t i = 0; r >= 0 && i < w->config->queues; i++)
+                r = queue_new(&w->device, (uint16_t) i, supervisor_wake_fd(w->supervisor), &w->queues[i]);
+        return r;
+}
+
+static void note_fetched(Worker *w, int r) {
+        pthread_mutex_lock(&w->lock);
+        w->n_fetched++;
+        if (r < 0)
+                w->fetch_error = r;
+        pthread_cond_broadcast(&w->changed);
+        pthread_mutex_unlock(&w->lock);
+}
+
+static void note_ended(Worker *w, int end) {
+        /* A queue that ends by an error takes the process with it at once: on Linux 7.x a task that is gone while
+         * its process lives wedges the device. */
+        if (end < 0) {
+                log_error_errno(end, "A queue of %s ended", w->config->name);
+                _exit(EXIT_CRASHED);
+        }
+        pthread_mutex_lock(&w->lock);
+        w->n_ended++;
+        if (end > w->end)
+                w->end = end;
+        pthread_cond_broadcast(&w->changed);
+        pthread_mutex_unlock(&w->lock);
+}
+
+static void run_queue(void *userdata) {
+        Task *task = userdata;
+        Worker *w = task->worker;
+        int r;
+
+        r = queue_fetch(task->queue);
+        note_fetched(w, r);
+        if (r >= 0)
+                note_ended(w, queue_serve(task->queue, hook_server(w->hook)));
+}
+
+static void wait_fetched(void *userdata) {
+        Worker *w = userdata;
+
+        pthread_mutex_lock(&w->lock);
+        while (w->n_fetched < w->config->queues)
+                pthread_cond_wait(&w->changed, &w->lock);
+        pthread_mutex_unlock(&w->lock);
+}
+
+static void wait_ended(void *userdata) {
+        Worker *w = userdata;
+
+        pthread_mutex_lock(&w->lock);
+        while (w->n_ended < w->config->queues)
+                pthread_cond_wait(&w->changed, &w->lock);
+        pthread_mutex_unlock(&w->lock);
+}
+
+static void unlocked(Worker *w, void (*fn)(void *)) {
+        const Server *server = hook_server(w->hook);
+
+        server->unlocked(server->userdata, fn, w);
+}
+
+/* Every further queue gets a task of its own; queue 0 is fetched here. Ends when all are. */
+static int start_queues(Worker *w, Task *tasks) {
+        int r;
+
+        for (uint32_t i = 0; i < w->config->queues; i++) {
+                tasks[i] = (Task) { w, w->queues[i] };
+                if (i == 0)
+                        continue;
+                r = hook_spawn(w->hook, run_queue, &tasks[i]);
+                if (r < 0)
+                        return r;
+        }
+        note_fetched(w, queue_fetch(w->queues[0]));
+        unlocked(w, wait_fetched);
+        return w->fetch_error;
+}
+
+static int serve(Worker *w) {
+        _cleanup_free_ Task *tasks = calloc(w->config->queues, sizeof(Task));
+        Failure failure = FAILURE_NULL;
+        int r;
+
+        r = tasks ? make_queues(w) : -ENOMEM;
+        if (r >= 0)
+                r = start_queues(w, tasks);
+        if (r < 0) {
+                (void) failure_set(&failure, FAILURE_WORKER, -r, "can't open and fetch /dev/ublkc%u: %s", w->config->id, strerror(-r));
+                log_error("%s", failure.message);
+                supervisor_open_failed(w->supervisor, &failure);
+                failure_done(&failure);
+                return EXIT_CRASHED;
+        }
+        supervisor_serving(w->supervisor, w->queues, w->config->queues);
+        note_ended(w, queue_serve(w->queues[0], hook_server(w->hook)));
+        unlocked(w, wait_ended);
+        return w->end == QUEUE_STOPPED ? EXIT_STOPPED : EXIT_HANDED_OVER;
+}
+
+static void wait_open(void *userdata) {
+        Worker *w = userdata;
+
+        (void) supervisor_wait_open(w->supervisor);
+}
+
+static int run_worker(Hook *hook, void *userdata) {
+        Worker *w = userdata;
+        Geometry geometry;
+        int status;
+
+        w->hook = hook;
+        if (load_hook(w, &geometry) < 0)
+                status = w->failing_status;
+        else {
+                supervisor_ready(w->supervisor, &geometry);
+                unlocked(w, wait_open);
+                status = supervisor_wait_open(w->supervisor) ? serve(w) : EXIT_HANDED_OVER;
+        }
+        supervisor_exiting(w->supervisor, status);
+        return status;
+}
+
+static int drop_privileges(const DeviceConfig *c) {
+        int r;
+
+        r = privileges_set_io_flusher();
+        if (r < 0)
+                return log_error_errno(r, "Can't become an I/O flusher (AmbientCapabilities=CAP_SYS_RESOURCE missing?)");
+        r = c->mlock ? privileges_lock_memory() : 0;
+        if (r < 0)
+                return log_error_errno(r, "Can't lock memory (LimitMEMLOCK=infinity missing? mlock=no does without)");
+        r = privileges_drop();
+        if (r < 0)
+                return log_error_errno(r, "Can't drop capabilities");
+        return 0;
+}
+
+static bool kernel_device_exists(uint32_t id) {
+        _cleanup_free_ char *path = NULL;
+
+        return config_path(&path, "/sys/class/ublk-char/ublkc%u", id) >= 0 && access(path, F_OK) == 0;
+}
+
+/* Reads what the device is, and refuses one whose data is gone. The exit status, or 0 to go on. */
+static int read_device(Worker *w, uint32_t id) {
+        _cleanup_free_ char *message = NULL;
+        Failure failure = FAILURE_NULL;
+        int r, marker;
+
+        w->failing_status = kernel_device_exists(id) ? EXIT_CRASHED : EXIT_WRONG;
+        r = device_config_load(id, &w->config, &message);
+        if (r < 0) {
+                (void) failure_set(&failure, FAILURE_WORKER, -r, "device file %u.conf: %s", id, message ? message : strerror(-r));
+                return fail(&failure, w->failing_status);
+        }
+        marker = marker_read(w->config);
+        if (marker == MARKER_LOST) {
+                (void) failure_set(&failure, FAILURE_WORKER, ENODATA,
+                                   "the data of %s went with its last worker (recovery none): an empty disk is not put in its place; "
+                                   "delete it and create it anew",
+                                   w->config->name);
+                return fail(&failure, EXIT_WRONG);
+        }
+        if (marker != MARKER_LIVE)
+                w->failing_status = EXIT_WRONG;
+        return 0;
+}
+
+static int find_hook(Worker *w) {
+        HookDirectories directories;
+        Failure failure = FAILURE_NULL;
+        int r;
+
+        r = hook_directories_init(&directories, /* use_environment= */ true);
+        if (r >= 0)
+                r = hook_directories_find(&directories, w->config->hook, &w->hook_path);
+        hook_directories_done(&directories);
+        if (r >= 0)
+                return 0;
+        (void) failure_set(&failure, FAILURE_NO_HOOK, -r, "there is no hook \"%s\": no %s.rb in the hook directories", w->config->hook,
+                           w->config->hook);
+        return fail(&failure, w->failing_status);
+}
+
+static int run(uint32_t id) {
+        Worker w = {
+                .device = QUEUE_DEVICE_NULL,
+                .lock = PTHREAD_MUTEX_INITIALIZER,
+                .changed = PTHREAD_COND_INITIALIZER,
+        };
+        int r;
+
+        install_signal_handlers();
+        r = read_device(&w, id);
+        if (r == 0)
+                r = find_hook(&w);
+        if (r != 0)
+                return r;
+        if (drop_privileges(w.config) < 0)
+                return EXIT_CRASHED;
+        r = supervisor_start(w.config, w.failing_status, &w.supervisor);
+        if (r < 0) {
+                log_error_errno(r, "Can't make the worker's socket");
+                return EXIT_CRASHED;
+        }
+        signal_supervisor = w.supervisor;
+        r = hook_run(run_worker, &w);
+        return r < 0 ? EXIT_CRASHED : r;
+}
+
+static void help(void) {
+        printf("ublk-ruby-worker [OPTIONS] N\n\n"
+               "Serves the I/O of device N with its hook. Run by ublk-ruby-device@N.service.\n\n"
+               "  -h --help     Show this help\n"
+               "     --version  Show the version\n\n"
+               "Exit status: 75 handed over, 76 its device was stopped, 78 hook or configuration wrong on a device\n"
+               "that never was live; anything else is a crash, from which systemd recovers the device.\n");
+}
+
+int main(int argc, char *argv[]) {
+        enum { ARG_VERSION = 256 };
+        static const struct option options[] = {
+                { "help", no_argument, NULL, 'h' },
+                { "version", no_argument, NULL, ARG_VERSION },
+                { 0 },
+        };
+        uint32_t id;
+        int c;
+
+        log_setup("ublk-ruby-worker");
+        while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0)
+                switch (c) {
+                case 'h':
+                        help();
+                        return 0;
+                case ARG_VERSION:
+                        puts("ublk-ruby " PROJECT_VERSION);
+                        return 0;
+                default:
+                        return 2;
+                }
+        if (optind + 1 != argc || parse_u32(argv[optind], UBLK_MAX_ID, &id) < 0) {
+                log_error("One argument is needed: the device's id, 0 to %u.", UBLK_MAX_ID);
+                return 2;
+        }
+        return run(id);
+}
