@@ -30,6 +30,8 @@ int control_get_params(Control *c, uint32_t id, struct ublk_params *ret);
 int control_add(Control *c, struct ublk_dev_info *info);
 int control_set_params(Control *c, uint32_t id, const struct ublk_params *p);
 int control_stop(Control *c, uint32_t id, uint64_t timeout_usec);
+/* Since Linux 7.0 (UBLK_F_SAFE_STOP_DEV): -EBUSY and no change while anyone has ublkbN open. */
+int control_try_stop(Control *c, uint32_t id, uint64_t timeout_usec);
 /* Asynchronous: gives up the id as soon as the last user of the nodes is gone. */
 int control_delete(Control *c, uint32_t id);
 /* -EBUSY while anyone has ublkcN open. */

@@ -4,6 +4,7 @@
 /* What this kernel can do, and where it can't serve, why, and what to do about it. */
 
 #include "service/control.h"
+#include "service/failure.h"
 
 typedef enum ProbeVerdict {
         PROBE_SUPPORTED,
@@ -28,3 +29,6 @@ typedef struct Probe {
 void probe_run(Probe *ret);
 /* {"supported":…,"verdict":…,"kernel":…,"reason":…,"features":["user-copy",…],"feature-bits":…}; owned by the caller. */
 int probe_to_json(const Probe *p, bool pretty, char **ret);
+
+/* control_new; where that fails, f is what a probe says about it. */
+int probe_open_control(Control **ret, Failure *f);

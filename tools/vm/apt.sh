@@ -18,17 +18,17 @@ apt_index() {
 mirror() {
     local debian='bookworm|trixie|forky|duke|sid|oldstable|stable|testing|unstable'
     case $1 in
-    main) apt_index | awk -v r="^($debian)$" '$1 ~ r { print $2; exit }' ;;
-    security) apt_index | awk -v r="^($debian)-security$" '$1 ~ r { print $2; exit }' ;;
+    main) apt_index | awk -v r="^($debian)$" '$1 ~ r { if (!n++) print $2 }' ;;
+    security) apt_index | awk -v r="^($debian)-security$" '$1 ~ r { if (!n++) print $2 }' ;;
     esac
 }
 
 # keyrings   the keyrings, with commas, that the machine's Debian sources are checked with.
 keyrings() {
     local entry file named
-    entry=$(apt_index | awk -v m="$(mirror main)" '$2 == m { print $3; exit }')
+    entry=$(apt_index | awk -v m="$(mirror main)" '$2 == m { if (!n++) print $3 }')
     file=${entry%:*}
-    named=$(sed -nE 's/^Signed-By:[ \t]*//p; s/.*signed-by=([^] ]+).*/\1/p' "$file" 2>/dev/null | head -n 1)
+    named=$(sed -nE 's/^Signed-By:[ \t]*//p; s/.*signed-by=([^] ]+).*/\1/p' "$file" 2>/dev/null | sed -n 1p)
     if [ -f "$named" ] && [ "$named" != "$debian_keyring" ]; then
         echo "$named,$debian_keyring"
     else

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * CreateDevice: is the kernel able → an id → N.conf → the unit → live → told to all → answered. Whatever fails after
+ * N.conf was written is undone, and then the caller is told why.
+ */
+
+#include "dbus/calls.h"
+#include "dbus/device-bus.h"
+#include "dbus/errors.h"
+#include "dbus/manager-bus.h"
+#include "dbus/options.h"
+#include "service/log.h"
+#include "service/marker.h"
+
+#include <inttypes.h>
+
+static void undo_end(Operation *op) {
+        Device *d = op->device;
+        int r;
+
+        r = device_config_remove(d->config->id);
+        if (r < 0)
+                log_error_errno(r, "The file of device %u can't be removed", d->config->id);
+        op->device = NULL;
+        device_bus_remove(device_bus_get(d));
+        operation_fail(op);
+}
+
+static void undo_disabled(Operation *op, int r) {
+        (void) r;
+        undo_end(op);
+}
+
+static void undo_file(Operation *op) {
+        if (op->device->config->persistent)
+                operation_enable(op, false, undo_disabled);
+        else
+                undo_end(op);
+}
+
+static void undo_removed(Operation *op, int r) {
+        (void) device_refresh(op->device);
+        if (!op->device->kernel.has_char) {
+                undo_file(op);
+                return;
+        }
+        /* Without its file nothing could be done about it any more. */
+        log_error("Device %u could not be removed from the kernel, keeping its file: %s", op->device->config->id,
+                  r < 0 && op->step_error.message ? op->step_error.message : "it is still there");
+        device_bus_announce(device_bus_get(op->device));
+        operation_fail(op);
+}
+
+static void undo_stopped(Operation *op, int r) {
+        _cleanup_free_ char *unit = NULL;
+
+        (void) r; /* whether it did stop is told by the kernel */
+        if (device_unit(op->device, &unit) >= 0)
+                systemd_reset_failed(op->mb->systemd, unit);
+        (void) device_refresh(op->device);
+        if (op->device->kernel.has_char || marker_read(op->device->config) != MARKER_NONE)
+                operation_run_device_control(op, "remove", undo_removed);
+        else
+                undo_file(op);
+}
+
+/* systemd goes on restarting a unit whose start has failed, so it has to be told to stop. */
+static void undo(Operation *op) {
+        operation_run_job(op, "StopUnit", "replace", undo_stopped);
+}
+
+static void created(Operation *op, int r) {
+        _cleanup_free_ char *path = NULL;
+
+        if (r < 0)
+                log_warning("The worker of device %u says nothing of its geometry: %s", op->device->config->id,
+                            op->step_error.message);
+        /* Clients may use the path as soon as they have the answer, so the signal goes first. */
+        device_bus_announce(device_bus_get(op->device));
+        if (device_bus_path(op->device, &path) < 0)
+                operation_fail(op);
+        else
+                operation_return(op, "o", path);
+}
+
+static void on_fetched(Operation *op, int r) {
+        Device *d = op->device;
+
+        if (r < 0)
+                operation_keep_step_error(op);
+        else if (!streq(op->job_result, "done"))
+                operation_set_unit_error(op);
+        else if (d->state == DEVICE_LIVE) {
+                operation_ask_worker(op, created);
+                return;
+        } else
+                operation_set_unit_error(op);
+        undo(op);
+}
+
+static void on_started(Operation *op, int r) {
+        if (r < 0) {
+                operation_keep_step_error(op);
+                undo(op);
+                return;
+        }
+        /* Now: systemd clears StatusText with the next attempt. */
+        operation_fetch(op, on_fetched);
+}
+
+static void start(Operation *op) {
+        operation_run_job(op, "StartUnit", "fail", on_started);
+}
+
+static void on_enabled(Operation *op, int r) {
+        if (r < 0) {
+                operation_keep_step_error(op);
+                undo_file(op);
+                return;
+        }
+        start(op);
+}
+
+/* From here on there is a device, if an unannounced one. */
+static int make_device(Operation *op) {
+        Device *d;
+        int r;
+
+        op->config->created_usec = now_realtime_usec();
+        d = device_new(op->config);
+        if (!d)
+                return -ENOMEM;
+        op->config = NULL;
+        r = manager_add(op->mb->manager, d);
+        if (r < 0) {
+                device_free(d);
+                return r;
+        }
+        r = device_bus_new(op->mb, d);
+        if (r < 0) {
+                manager_remove(op->mb->manager, d);
+                return r;
+        }
+        op->device = d;
+        device_bus_get(d)->operation = op;
+        return 0;
+}
+
+static void write_device(Operation *op) {
+        int r;
+
+        r = make_device(op);
+        if (r < 0) {
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "The device can't be set up: %s", strerror(-r));
+                operation_fail(op);
+                return;
+        }
+        r = device_config_save(op->device->config);
+        if (r < 0) {
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "The device's file can't be written: %s", strerror(-r));
+                undo_end(op);
+        } else if (op->device->config->persistent)
+                operation_enable(op, true, on_enabled);
+        else
+                start(op);
+}
+
+static bool contains(const uint32_t *ids, size_t n, uint32_t id) {
+        for (size_t i = 0; i < n; i++)
+                if (ids[i] == id)
+                        return true;
+        return false;
+}
+
+/* The id that was asked for, or the lowest free one. */
+static int take_id(Operation *op, const uint32_t *busy, size_t n) {
+        Manager *m = op->mb->manager;
+        uint32_t id = op->config->id;
+        Device *other;
+
+        if (id == OPTION_ID_ANY)
+                return manager_choose_id(m, busy, n, &op->config->id);
+        if (!manager_id_is_used(m, id) && !contains(busy, n, id))
+                return 0;
+        other = manager_get(m, id);
+        operation_set_error(op, BUS_ERROR_DEVICE_EXISTS, "Id %" PRIu32 " is taken by %s%s. Leave the id out, and a free one is found.",
+                            id, other ? "device " : "something that is not a device of this service",
+                            other ? other->config->name : "");
+        return -EEXIST;
+}
+
+/* Units of devices that run, or want to, whether this service knows them or not. */
+static int read_busy(sd_bus_message *m, uint32_t **ret, size_t *ret_n) {
+        _cleanup_free_ uint32_t *ids = NULL;
+        const char *unit;
+        bool in_use;
+        size_t n = 0;
+        int r;
+
+        r = sd_bus_message_enter_container(m, 'a', "(ssssssouso)");
+        if (r < 0)
+                return r;
+        while ((r = systemd_read_listed(m, &unit, &in_use)) > 0) {
+                uint32_t id, *grown;
+
+                if (!in_use || sscanf(unit, "ublk-ruby-device@%" SCNu32 ".service", &id) != 1)
+                        continue;
+                grown = realloc(ids, (n + 1) * sizeof(uint32_t));
+                if (!grown)
+                        return -ENOMEM;
+                ids = grown;
+                ids[n++] = id;
+        }
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(ids);
+        *ret_n = n;
+        return 0;
+}
+
+static int on_listed(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        const sd_bus_error *e = sd_bus_message_get_error(m);
+        _cleanup_free_ uint32_t *busy = NULL;
+        Operation *op = userdata;
+        size_t n = 0;
+        int r;
+
+        (void) error;
+        op->slot = sd_bus_slot_unref(op->slot);
+        r = e ? -sd_bus_error_get_errno(e) : read_busy(m, &busy, &n);
+        if (r >= 0)
+                r = take_id(op, busy, n);
+        if (r < 0) {
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "No id could be found: %s", e ? e->message : strerror(-r));
+                operation_fail(op);
+        } else
+                write_device(op);
+        return 0;
+}
+
+static void list_units(Operation *op) {
+        int r;
+
+        r = systemd_list_units(op->mb->systemd, &op->slot, "ublk-ruby-device@*.service", on_listed, op);
+        if (r < 0) {
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "systemd can't be asked: %s", strerror(-r));
+                operation_fail(op);
+        }
+}
+
+static void on_probed(Operation *op, int r) {
+        const Support *s = &op->mb->manager->support;
+
+        if (r < 0 || !s->supported) {
+                operation_set_error(op, BUS_ERROR_NO_KERNEL_SUPPORT, "%s", r < 0 ? strerror(-r) : s->reason);
+                operation_fail(op);
+        } else
+                list_units(op);
+}
+
+static int check_name_is_free(ManagerBus *mb, const char *name, sd_bus_error *e) {
+        Device *d = manager_find(mb->manager, name);
+        bool taken = d && streq(d->config->name, name);
+
+        for (Operation *op = mb->operations; op && !taken; op = op->next)
+                taken = op->config && streq(op->config->name, name);
+        return taken ? sd_bus_error_setf(e, BUS_ERROR_DEVICE_EXISTS, "There is a device %s already.", name) : 0;
+}
+
+int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus_error *e) {
+        Operation *op;
+        int r;
+
+        r = manager_bus_authorise(mb, m, e);
+        if (r < 0)
+                return r;
+        manager_bus_load(mb);
+        r = check_name_is_free(mb, config->name, e);
+        if (r < 0)
+                return r;
+        r = operation_new(mb, m, NULL, &op, e);
+        if (r < 0)
+                return r;
+        op->config = config;
+        /* A module may have been loaded since; what is supported stays so. */
+        if (mb->manager->support.supported)
+                list_units(op);
+        else
+                operation_await_probe(op, on_probed);
+        return 1;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/* The service on the bus: the object /org/ublk, the name org.ublk, and what ties the manager to systemd. */
+
+#include "dbus/operation.h"
+#include "service/manager.h"
+
+#define MANAGER_NAME "org.ublk"
+#define MANAGER_PATH "/org/ublk"
+#define MANAGER_INTERFACE "org.ublk.Manager"
+
+struct ManagerBus {
+        Manager *manager;      /* borrowed */
+        sd_event *event;       /* borrowed */
+        sd_bus *bus;           /* owned */
+        Systemd *systemd;      /* owned */
+        uid_t trusted_uid;     /* whoever may change anything: 0 but in tests */
+        Operation *operations; /* owned */
+        size_t n_operations;   /* those that a client waits for */
+        Operation *probe;      /* the one in operations that probes, or NULL */
+        sd_bus_slot *listing;
+        sd_event_source *start_timer;
+        size_t n_awaited;      /* answers without which the name is not asked for yet */
+        bool ready;
+};
+
+/* Connects to the system bus, reads all there is from files and systemd, then takes the name and says READY=1. A bus that goes
+ * away ends the event loop with an error. */
+int manager_bus_new(Manager *m, sd_event *event, uid_t trusted_uid, ManagerBus **ret);
+ManagerBus *manager_bus_free(ManagerBus *mb);
+static inline void manager_bus_freep(ManagerBus **mb) {
+        manager_bus_free(*mb);
+}
+
+/* 0, or -EACCES with e filled. */
+int manager_bus_authorise(ManagerBus *mb, sd_bus_message *m, sd_bus_error *e);
+/* One of n_awaited has come. */
+void manager_bus_arrived(ManagerBus *mb);
+void manager_bus_count_changed(ManagerBus *mb);
+void manager_bus_support_changed(ManagerBus *mb);
+/* Adds devices whose files appeared since. */
+void manager_bus_load(ManagerBus *mb);

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+#include "dbus/manager-vtable.h"
+
+#include "dbus/calls.h"
+#include "dbus/device-bus.h"
+#include "dbus/errors.h"
+#include "dbus/options.h"
+#include "service/name.h"
+
+static int find_device(ManagerBus *mb, const char *designation, Device **ret, sd_bus_error *e) {
+        Device *d = manager_find(mb->manager, designation);
+
+        if (d && !d->announced)
+                return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "Device %s is being created.", d->config->name);
+        if (!d)
+                return sd_bus_error_setf(e, BUS_ERROR_NO_SUCH_DEVICE,
+                                         "There is no device \"%.80s\". A device is given by its name, its id, or its node.",
+                                         designation);
+        *ret = d;
+        return 0;
+}
+
+static int check_name(const char *name, sd_bus_error *e) {
+        uint32_t id;
+
+        if (!name_is_valid(name))
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                         "\"%.80s\" is no name for a device: a letter or _, then up to %d of A-Z a-z 0-9 . _ -",
+                                         name, NAME_MAX_LENGTH - 1);
+        /* Every method takes a name or a node in the same place. */
+        if (device_id_parse(name, &id) >= 0)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                         "\"%s\" is no name for a device: it reads as the node of device %u.", name, id);
+        return 0;
+}
+
+static int append_directories(const HookDirectories *d, char **ret) {
+        _cleanup_free_ char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+
+        if (!f)
+                return -ENOMEM;
+        for (size_t i = 0; i < d->n_paths; i++)
+                fprintf(f, "%s%s", i > 0 ? ", " : "", d->paths[i]);
+        if (fclose(f) != 0)
+                return -ENOMEM;
+        *ret = TAKE_PTR(text);
+        return 0;
+}
+
+static int check_hook(const HookDirectories *directories, const char *hook, sd_bus_error *e) {
+        _cleanup_free_ char *path = NULL, *text = NULL;
+        int r;
+
+        r = hook_directories_find(directories, hook, &path);
+        if (r >= 0)
+                return 0;
+        if (r == -EINVAL)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                         "\"%.80s\" is no name of a hook. Hooks go by name only: a file name without .rb.", hook);
+        if (r != -ENOENT)
+                return sd_bus_error_setf(e, BUS_ERROR_NO_SUCH_HOOK, "The hook \"%s\" can't be looked up: %s.", hook, strerror(-r));
+        r = append_directories(directories, &text);
+        if (r < 0)
+                return r;
+        return sd_bus_error_setf(e, BUS_ERROR_NO_SUCH_HOOK, "There is no hook \"%s\": no file %s.rb in any of %s.", hook,
+                                 hook, text);
+}
+
+static int method_create_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        _cleanup_(device_config_freep) DeviceConfig *c = NULL;
+        ManagerBus *mb = userdata;
+        const char *name, *hook;
+        int r;
+
+        r = sd_bus_message_read(m, "ss", &name, &hook);
+        if (r < 0)
+                return r;
+        r = check_name(name, e);
+        if (r < 0)
+                return r;
+        r = check_hook(&mb->manager->hooks, hook, e);
+        if (r < 0)
+                return r;
+        c = device_config_new(OPTION_ID_ANY);
+        if (!c || xstrdup(name, &c->name) < 0 || xstrdup(hook, &c->hook) < 0)
+                return -ENOMEM;
+        r = options_read(m, c, e);
+        if (r < 0)
+                return r;
+        r = create_begin(mb, m, c, e);
+        if (r >= 0)
+                TAKE_PTR(c);
+        return r;
+}
+
+static int read_device_call(ManagerBus *mb, sd_bus_message *m, Device **ret, sd_bus_error *e) {
+        const char *designation;
+        int r;
+
+        r = sd_bus_message_read(m, "s", &designation);
+        if (r < 0)
+                return r;
+        r = options_read_none(m, e);
+        if (r < 0)
+                return r;
+        return find_device(mb, designation, ret, e);
+}
+
+static int method_delete_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        ManagerBus *mb = userdata;
+        Device *d;
+        int r;
+
+        r = read_device_call(mb, m, &d, e);
+        if (r < 0)
+                return r;
+        return delete_begin(mb, m, d, e);
+}
+
+static int method_restart_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        ManagerBus *mb = userdata;
+        Device *d;
+        int r;
+
+        r = read_device_call(mb, m, &d, e);
+        if (r < 0)
+                return r;
+        return restart_begin(mb, m, d, e);
+}
+
+static int method_get_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        _cleanup_free_ char *path = NULL;
+        const char *designation;
+        ManagerBus *mb = userdata;
+        Device *d;
+        int r;
+
+        r = sd_bus_message_read(m, "s", &designation);
+        if (r < 0)
+                return r;
+        r = find_device(mb, designation, &d, e);
+        if (r < 0)
+                return r;
+        r = device_bus_path(d, &path);
+        if (r < 0)
+                return r;
+        return sd_bus_reply_method_return(m, "o", path);
+}
+
+static int append_device(sd_bus_message *reply, const Device *d) {
+        _cleanup_free_ char *path = NULL, *node = NULL;
+        int r;
+
+        r = device_bus_path(d, &path);
+        if (r >= 0)
+                r = device_node(d, &node);
+        if (r < 0)
+                return r;
+        return sd_bus_message_append(reply, "(ussssto)", d->config->id, d->config->name, node, d->config->hook,
+                                     device_state_to_string(d->state), d->kernel.size, path);
+}
+
+static int method_list_devices(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        ManagerBus *mb = userdata;
+        sd_bus_message *reply = NULL;
+        int r;
+
+        (void) e;
+        r = sd_bus_message_new_method_return(m, &reply);
+        if (r >= 0)
+                r = sd_bus_message_open_container(reply, 'a', "(ussssto)");
+        for (size_t i = 0; r >= 0 && i < mb->manager->n_devices; i++)
+                if (mb->manager->devices[i]->announced)
+                        r = append_device(reply, mb->manager->devices[i]);
+        if (r >= 0)
+                r = sd_bus_message_close_container(reply);
+        if (r >= 0)
+                r = sd_bus_send(mb->bus, reply, NULL);
+        sd_bus_message_unref(reply);
+        return r < 0 ? r : 1;
+}
+
+static int method_list_hooks(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        ManagerBus *mb = userdata;
+        sd_bus_message *reply = NULL;
+        HookFile *files;
+        size_t n;
+        int r;
+
+        (void) e;
+        r = hook_directories_list(&mb->manager->hooks, &files, &n);
+        if (r < 0)
+                return r;
+        r = sd_bus_message_new_method_return(m, &reply);
+        if (r >= 0)
+                r = sd_bus_message_open_container(reply, 'a', "(ss)");
+        for (size_t i = 0; r >= 0 && i < n; i++)
+                r = sd_bus_message_append(reply, "(ss)", files[i].name, files[i].path);
+        if (r >= 0)
+                r = sd_bus_message_close_container(reply);
+        if (r >= 0)
+                r = sd_bus_send(mb->bus, reply, NULL);
+        sd_bus_message_unref(reply);
+        hook_files_free(files, n);
+        return r < 0 ? r : 1;
+}
+
+static int get_string(sd_bus *bus, const char *path, const char *interface, const char *property,
+                      sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        ManagerBus *mb = userdata;
+        const char *s = PROJECT_VERSION;
+
+        (void) bus, (void) path, (void) interface, (void) error;
+        if (streq(property, "KernelRelease"))
+                s = mb->manager->kernel;
+        else if (streq(property, "UnsupportedReason"))
+                s = mb->manager->support.reason;
+        return sd_bus_message_append(reply, "s", s);
+}
+
+static int get_supported(sd_bus *bus, const char *path, const char *interface, const char *property,
+                         sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        ManagerBus *mb = userdata;
+
+        (void) bus, (void) path, (void) interface, (void) property, (void) error;
+        return sd_bus_message_append(reply, "b", mb->manager->support.supported);
+}
+
+static int get_features(sd_bus *bus, const char *path, const char *interface, const char *property,
+                        sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        ManagerBus *mb = userdata;
+
+        (void) bus, (void) path, (void) interface, (void) property, (void) error;
+        return sd_bus_message_append_strv(reply, mb->manager->support.features);
+}
+
+static int get_directories(sd_bus *bus, const char *path, const char *interface, const char *property,
+                           sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        ManagerBus *mb = userdata;
+        const HookDirectories *d = &mb->manager->hooks;
+        int r;
+
+        (void) bus, (void) path, (void) interface, (void) property, (void) error;
+        r = sd_bus_message_open_container(reply, 'a', "s");
+        for (size_t i = 0; r >= 0 && i < d->n_paths; i++)
+                r = sd_bus_message_append(reply, "s", d->paths[i]);
+        return r < 0 ? r : sd_bus_message_close_container(reply);
+}
+
+static int get_count(sd_bus *bus, const char *path, const char *interface, const char *property,
+                     sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+        ManagerBus *mb = userdata;
+
+        (void) bus, (void) path, (void) interface, (void) property, (void) error;
+        return sd_bus_message_append(reply, "u", manager_count(mb->manager));
+}
+
+#define CONSTANT SD_BUS_VTABLE_PROPERTY_CONST
+#define CHANGES SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE
+/* Every handler that changes anything authorises by itself: sd-bus' own rule asks for a capability, which tests lack. */
+#define OPEN SD_BUS_VTABLE_UNPRIVILEGED
+
+static const sd_bus_vtable manager_vtable[] = {
+        SD_BUS_VTABLE_START(0),
+        SD_BUS_PROPERTY("Version", "s", get_string, 0, CONSTANT),
+        SD_BUS_PROPERTY("KernelRelease", "s", get_string, 0, CONSTANT),
+        SD_BUS_PROPERTY("Supported", "b", get_supported, 0, CHANGES),
+        SD_BUS_PROPERTY("UnsupportedReason", "s", get_string, 0, CHANGES),
+        SD_BUS_PROPERTY("KernelFeatures", "as", get_features, 0, CHANGES),
+        SD_BUS_PROPERTY("HookDirectories", "as", get_directories, 0, CONSTANT),
+        SD_BUS_PROPERTY("DeviceCount", "u", get_count, 0, CHANGES),
+        SD_BUS_METHOD_WITH_ARGS("CreateDevice", SD_BUS_ARGS("s", name, "s", hook, "a{sv}", options),
+                                SD_BUS_RESULT("o", device), method_create_device, OPEN),
+        SD_BUS_METHOD_WITH_ARGS("DeleteDevice", SD_BUS_ARGS("s", device, "a{sv}", options), SD_BUS_NO_RESULT,
+                                method_delete_device, OPEN),
+        SD_BUS_METHOD_WITH_ARGS("RestartDevice", SD_BUS_ARGS("s", device, "a{sv}", options), SD_BUS_NO_RESULT,
+                                method_restart_device, OPEN),
+        SD_BUS_METHOD_WITH_ARGS("GetDevice", SD_BUS_ARGS("s", device), SD_BUS_RESULT("o", path), method_get_device, OPEN),
+        SD_BUS_METHOD_WITH_ARGS("ListDevices", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(ussssto)", devices), method_list_devices,
+                                OPEN),
+        SD_BUS_METHOD_WITH_ARGS("ListHooks", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(ss)", hooks), method_list_hooks, OPEN),
+        SD_BUS_VTABLE_END,
+};
+
+int manager_vtable_register(ManagerBus *mb) {
+        return sd_bus_add_object_vtable(mb->bus, NULL, MANAGER_PATH, MANAGER_INTERFACE, manager_vtable, mb);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+#include "dbus/operation.h"
+
+#include "dbus/device-bus.h"
+#include "dbus/errors.h"
+#include "dbus/manager-bus.h"
+#include "service/log.h"
+#include "service/paths.h"
+
+#include <stdarg.h>
+
+#define RESULT_MAX_FILE (256 * 1024)
+
+int operation_new(ManagerBus *mb, sd_bus_message *message, Device *device, Operation **ret, sd_bus_error *e) {
+        Operation *op;
+
+        if (device && device_bus_get(device)->operation)
+                return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS,
+                                         "Another call is still working on %s; try again when it has ended.",
+                                         device->config->name);
+        if (message && mb->n_operations >= OPERATIONS_MAX)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_LIMITS_EXCEEDED,
+                                         "%d calls are being worked on, which is the most; try again later.",
+                                         OPERATIONS_MAX);
+        op = malloc(sizeof(Operation));
+        if (!op)
+                return -ENOMEM;
+        *op = (Operation) { .mb = mb, .next = mb->operations, .message = sd_bus_message_ref(message), .device = device };
+        mb->operations = op;
+        mb->n_operations += message != NULL;
+        if (device)
+                device_bus_get(device)->operation = op;
+        *ret = op;
+        return 0;
+}
+
+/* What a step left behind. */
+static void step_done(Operation *op) {
+        op->slot = sd_bus_slot_unref(op->slot);
+        op->job = systemd_job_free(op->job);
+        op->hello = hello_free(op->hello);
+        sd_bus_error_free(&op->step_error);
+}
+
+Operation *operation_free(Operation *op) {
+        if (!op)
+                return NULL;
+        for (Operation **p = &op->mb->operations; *p; p = &(*p)->next)
+                if (*p == op) {
+                        *p = op->next;
+                        op->mb->n_operations -= op->message != NULL;
+                        break;
+                }
+        step_done(op);
+        if (op->device)
+                device_bus_get(op->device)->operation = NULL;
+        sd_bus_message_unref(op->message);
+        device_config_free(op->config);
+        sd_bus_error_free(&op->error);
+        free(op->job_result);
+        free(op->instance);
+        json_decref(op->answer);
+        free(op);
+        return NULL;
+}
+
+static void step_begin(Operation *op, OperationNext then) {
+        step_done(op);
+        op->then = then;
+}
+
+/* Ends the step with an error of our own making. */
+static void step_fail(Operation *op, int r, const char *what) {
+        sd_bus_error_free(&op->step_error);
+        sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "%s: %s", what, strerror(-r));
+        op->then(op, r);
+}
+
+static void on_job(void *userdata, const char *result, const sd_bus_error *error) {
+        Operation *op = userdata;
+
+        free(op->job_result);
+        op->job_result = strdup(result ? result : "");
+        if (!result) {
+                sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "systemd refused: %s",
+                                  error && error->message ? error->message : "no reason given");
+                op->job = systemd_job_free(op->job);
+                op->then(op, -EREMOTEIO);
+                return;
+        }
+        op->job = systemd_job_free(op->job);
+        if (!op->job_result) {
+                step_fail(op, -ENOMEM, "Waiting for systemd");
+                return;
+        }
+        op->then(op, 0);
+}
+
+void operation_run_job(Operation *op, const char *method, const char *mode, OperationNext then) {
+        _cleanup_free_ char *unit = NULL;
+        int r;
+
+        step_begin(op, then);
+        r = device_unit(op->device, &unit);
+        if (r >= 0)
+                r = systemd_job_new(op->mb->systemd, method, unit, mode, on_job, op, &op->job);
+        if (r < 0)
+                step_fail(op, r, "Calling systemd");
+}
+
+/* The file of an earlier run outlives it (RuntimeDirectoryPreserve=), and only its inode and time tell the two apart. */
+static bool result_is_new(const struct stat *before, const struct stat *after) {
+        return before->st_ino != after->st_ino || before->st_mtim.tv_sec != after->st_mtim.tv_sec ||
+               before->st_mtim.tv_nsec != after->st_mtim.tv_nsec;
+}
+
+static int read_answer(Operation *op) {
+        _cleanup_free_ char *path = NULL, *text = NULL;
+        struct stat after;
+        int r;
+
+        r = config_path(&path, PATH_CONTROL_RESULT, op->instance);
+        if (r < 0)
+                return r;
+        if (stat(path, &after) < 0)
+                return -errno;
+        if (!result_is_new(&op->before, &after))
+                return -ENODATA;
+        r = read_file(path, RESULT_MAX_FILE, &text, NULL);
+        if (r < 0)
+                return r;
+        json_decref(op->answer);
+        op->answer = json_loads(text, 0, NULL);
+        return json_is_object(op->answer) ? 0 : -EBADMSG;
+}
+
+/* control's own {"error":…,"failure":{…}}; 0 if it has no complaint. */
+static int check_answer(Operation *op) {
+        int error = (int) json_integer_value(json_object_get(op->answer, "error"));
+        json_t *object = json_object_get(op->answer, "failure");
+        Failure f = FAILURE_NULL;
+        char *text;
+
+        if (error == 0)
+                return 0;
+        text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+        if (text && failure_from_text(text, &f) >= 0)
+                (void) bus_error_set_failure(&op->step_error, &f);
+        else
+                sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "ublk-ruby-control %s: %s", op->instance,
+                                  strerror(error));
+        failure_done(&f);
+        free(text);
+        return error > 0 ? -error : -EIO;
+}
+
+static void on_control_job(void *userdata, const char *result, const sd_bus_error *error) {
+        _cleanup_free_ char *unit = NULL;
+        Operation *op = userdata;
+        int r;
+
+        op->job = systemd_job_free(op->job);
+        if (result && !streq(result, "done") && xasprintf(&unit, UNIT_CONTROL, op->instance) >= 0)
+                systemd_reset_failed(op->mb->systemd, unit);
+        r = result ? read_answer(op) : -EREMOTEIO;
+        if (r < 0)
+                sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED,
+                                  "ublk-ruby-control@%s.service gave no answer (%s). See: journalctl -u "
+                                  "ublk-ruby-control@%s.service",
+                                  op->instance, !result && error && error->message ? error->message : strerror(-r),
+                                  op->instance);
+        else
+                r = check_answer(op);
+        op->then(op, r);
+}
+
+void operation_run_control(Operation *op, const char *instance, OperationNext then) {
+        _cleanup_free_ char *unit = NULL, *path = NULL;
+        int r;
+
+        step_begin(op, then);
+        free(op->instance);
+        op->instance = NULL;
+        op->before = (struct stat) {};
+        r = xstrdup(instance, &op->instance);
+        if (r >= 0)
+                r = config_path(&path, PATH_CONTROL_RESULT, instance);
+        if (r >= 0)
+                r = xasprintf(&unit, UNIT_CONTROL, instance);
+        if (r >= 0) {
+                (void) stat(path, &op->before);
+                r = systemd_job_new(op->mb->systemd, "StartUnit", unit, "replace", on_control_job, op, &op->job);
+        }
+        if (r < 0)
+                step_fail(op, r, "Calling systemd");
+}
+
+void operation_run_device_control(Operation *op, const char *verb, OperationNext then) {
+        char instance[64];
+
+        (void) snprintf(instance, sizeof(instance), "%s-%u", verb, op->device->config->id);
+        operation_run_control(op, instance, then);
+}
+
+static int on_unit(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        Operation *op = userdata;
+        int r;
+
+        (void) error;
+        op->slot = sd_bus_slot_unref(op->slot);
+        r = device_bus_take_properties(device_bus_get(op->device), m);
+        if (r < 0)
+                step_fail(op, r, "Asking systemd for the unit");
+        else
+                op->then(op, 0);
+        return 0;
+}
+
+void operation_fetch(Operation *op, OperationNext then) {
+        _cleanup_free_ char *unit = NULL;
+        int r;
+
+        step_begin(op, then);
+        r = device_unit(op->device, &unit);
+        if (r >= 0)
+                r = systemd_get_unit(op->mb->systemd, &op->slot, unit, on_unit, op);
+        if (r < 0)
+                step_fail(op, r, "Asking systemd for the unit");
+}
+
+static void on_hello(void *userdata, int r, const WorkerReply *reply) {
+        Operation *op = userdata;
+
+        op->hello = hello_free(op->hello);
+        if (r < 0)
+                step_fail(op, r, "Asking the worker");
+        else {
+                device_take_hello(op->device, reply);
+                op->then(op, 0);
+        }
+}
+
+void operation_ask_worker(Operation *op, OperationNext then) {
+        int r;
+
+        step_begin(op, then);
+        r = hello_new(op->mb->event, op->device->config->id, on_hello, op, &op->hello);
+        if (r < 0)
+                step_fail(op, r, "Asking the worker");
+}
+
+static int on_enabled(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        const sd_bus_error *e = sd_bus_message_get_error(m);
+        Operation *op = userdata;
+
+        (void) error;
+        op->slot = sd_bus_slot_unref(op->slot);
+        if (e)
+                sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "systemd refused: %s", e->message);
+        op->then(op, e ? -EREMOTEIO : 0);
+        return 0;
+}
+
+void operation_enable(Operation *op, bool enable, OperationNext then) {
+        _cleanup_free_ char *unit = NULL;
+        int r;
+
+        step_begin(op, then);
+        r = device_unit(op->device, &unit);
+        if (r >= 0)
+                r = systemd_enable(op->mb->systemd, &op->slot, unit, enable, on_enabled, op);
+        if (r < 0)
+                step_fail(op, r, "Calling systemd");
+}
+
+void operation_set_error(Operation *op, const char *name, const char *format, ...) {
+        va_list ap;
+
+        if (sd_bus_error_is_set(&op->error))
+                return;
+        va_start(ap, format);
+        (void) sd_bus_error_setfv(&op->error, name, format, ap);
+        va_end(ap);
+}
+
+void operation_keep_step_error(Operation *op) {
+        if (sd_bus_error_is_set(&op->step_error))
+                operation_set_error(op, op->step_error.name, "%s", op->step_error.message);
+}
+
+void operation_set_unit_error(Operation *op) {
+        const UnitState *u = &op->device->unit;
+        uint32_t id = op->device->config->id;
+
+        if (sd_bus_error_is_set(&op->error))
+                return;
+        if (op->device->failure.message)
+                (void) bus_error_set_failure(&op->error, &op->device->failure);
+        else if (streq_ptr(op->job_result, "canceled"))
+                operation_set_error(op, BUS_ERROR_CANCELLED, UNIT_DEVICE " was told to stop meanwhile.", id);
+        else
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED,
+                                    UNIT_DEVICE " did not start (job: %s, result: %s%s%s). See: journalctl -u " UNIT_DEVICE,
+                                    id, op->job_result ? op->job_result : "none", u->result ? u->result : "none",
+                                    u->status_errno > 0 ? ", " : "",
+                                    u->status_errno > 0 ? strerror(u->status_errno) : "", id);
+}
+
+void operation_return(Operation *op, const char *types, ...) {
+        va_list ap;
+        int r = 0;
+
+        if (op->message) {
+                va_start(ap, types);
+                r = sd_bus_reply_method_returnv(op->message, types, ap);
+                va_end(ap);
+        }
+        if (r < 0)
+                log_warning("The answer to %s could not be sent, ignoring: %s", sd_bus_message_get_sender(op->message),
+                            strerror(-r));
+        operation_free(op);
+}
+
+void operation_fail(Operation *op) {
+        int r = 0;
+
+        operation_set_error(op, BUS_ERROR_WORKER_FAILED, "The reason is not known.");
+        if (op->message) {
+                log_notice("%s: %s", sd_bus_message_get_member(op->message), op->error.message);
+                r = sd_bus_reply_method_error(op->message, &op->error);
+        }
+        if (r < 0)
+                log_warning("The error could not be sent to %s, ignoring: %s", sd_bus_message_get_sender(op->message),
+                            strerror(-r));
+        operation_free(op);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * A slow call on its way: owns the caller's message until it is answered, and runs one asynchronous step after the other
+ * (a job of systemd, a verb of ublk-ruby-control, a look at the unit). A step names the function that goes on after
+ * it. What the calls do stands in create.c, delete.c, restart.c and probe.c.
+ *
+ * A caller that goes away changes nothing: the operation runs to its end, and its answer is dropped by the bus.
+ */
+
+#include "dbus/systemd.h"
+#include "service/manager-hello.h"
+
+#include <jansson.h>
+#include <sys/stat.h>
+
+#define OPERATIONS_MAX 64
+
+typedef struct ManagerBus ManagerBus;
+typedef struct Operation Operation;
+
+/* r < 0: the step failed, op->step_error says why. Ends in a tail call: another step, or the operation's end, after which op
+ * may be gone. */
+typedef void (*OperationNext)(Operation *op, int r);
+
+struct Operation {
+        ManagerBus *mb;           /* borrowed */
+        Operation *next;          /* in mb->operations */
+        sd_bus_message *message;  /* owned; NULL: nobody asked, as at start */
+        Device *device;           /* borrowed; no other operation has it. NULL: none yet */
+        DeviceConfig *config;     /* owned; of the device to be */
+        sd_bus_error error;       /* what the caller will be told */
+        bool awaits_probe;
+        bool was_down;            /* delete: the unit was down before it was stopped */
+
+        /* Of the step that runs, or was the last to run. */
+        OperationNext then;
+        sd_bus_error step_error;
+        sd_bus_slot *slot;
+        SystemdJob *job;
+        Hello *hello;
+        char *job_result;         /* "done", … */
+        char *instance;           /* of the control unit */
+        struct stat before;       /* its result file as it was */
+        json_t *answer;           /* what it wrote */
+};
+
+/* -EBUSY, -E2BIG with e filled: OperationInProgress, LimitsExceeded. message and device may be NULL. */
+int operation_new(ManagerBus *mb, sd_bus_message *message, Device *device, Operation **ret, sd_bus_error *e);
+Operation *operation_free(Operation *op);
+
+/* Steps. method: StartUnit, StopUnit, RestartUnit of the device's unit; then look at job_result. */
+void operation_run_job(Operation *op, const char *method, const char *mode, OperationNext then);
+/* ublk-ruby-control@INSTANCE.service; then look at answer. An error that it answers with is the step's error. */
+void operation_run_control(Operation *op, const char *instance, OperationNext then);
+/* The same for "VERB-N" of the device. */
+void operation_run_device_control(Operation *op, const char *verb, OperationNext then);
+/* Brings the device's unit state up to date. */
+void operation_fetch(Operation *op, OperationNext then);
+void operation_ask_worker(Operation *op, OperationNext then);
+/* EnableUnitFiles or DisableUnitFiles of the device's unit. */
+void operation_enable(Operation *op, bool enable, OperationNext then);
+
+/* The first error that is set is the one that the caller is told. */
+void operation_set_error(Operation *op, const char *name, const char *format, ...) _printf_(3, 4);
+void operation_keep_step_error(Operation *op);
+/* Why the device's unit did not start: what its worker reported, else what systemd knows. */
+void operation_set_unit_error(Operation *op);
+
+/* Ends: answers and frees. */
+void operation_return(Operation *op, const char *types, ...);
+void operation_fail(Operation *op);

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+#include "dbus/options.h"
+
+#include "service/uapi.h"
+
+#include <inttypes.h>
+
+static const Option options[] = {
+        { "queues",        'u', "Queues" },
+        { "depth",         'u', "Depth" },
+        { "max-io-size",   'u', "MaxIOSize" },
+        { "read-only",     'b', "ReadOnly" },
+        { "recovery",      's', "Recovery" },
+        { "on-failure",    's', "OnFailure" },
+        { "id",            'u', NULL },
+        { "persistent",    'b', NULL },
+        { "mlock",         'b', "Mlock" },
+        { "hook-timeout",  't', "HookTimeoutUSec" },
+        { "start-timeout", 't', "StartTimeoutUSec" },
+        { "partscan",      'b', "PartScan" },
+        { "data-path",     's', "DataPath" },
+        { "class",         's', "Class" },
+        { "processes",     'u', NULL },
+        { "concurrency",   'u', NULL },
+};
+
+#define OPTIONS_TEXT                                                                                               \
+        "queues (u), depth (u), max-io-size (u), read-only (b), recovery (s), on-failure (s), id (u), "            \
+        "persistent (b), mlock (b), hook-timeout (t), start-timeout (t), partscan (b), data-path (s), class (s)"
+
+const Option *option_find(const char *name) {
+        for (size_t i = 0; i < ELEMENTSOF(options); i++)
+                if (streq(options[i].name, name))
+                        return &options[i];
+        return NULL;
+}
+
+/* A basic value at the message's position as text, in the form that Argument.value has. */
+static int read_text(sd_bus_message *m, char type, char **ret) {
+        union {
+                uint8_t y;
+                int b;
+                int16_t n;
+                uint16_t q;
+                int32_t i;
+                uint32_t u;
+                int64_t x;
+                uint64_t t;
+                double d;
+                const char *s;
+        } v = {};
+        int r;
+
+        r = sd_bus_message_read_basic(m, type, &v);
+        if (r < 0)
+                return r;
+        switch (type) {
+        case 'y':
+                return xasprintf(ret, "%u", v.y);
+        case 'b':
+                return xstrdup(v.b ? "true" : "false", ret);
+        case 'n':
+                return xasprintf(ret, "%d", v.n);
+        case 'q':
+                return xasprintf(ret, "%u", v.q);
+        case 'i':
+                return xasprintf(ret, "%" PRIi32, v.i);
+        case 'u':
+                return xasprintf(ret, "%" PRIu32, v.u);
+        case 'x':
+                return xasprintf(ret, "%" PRIi64, v.x);
+        case 't':
+                return xasprintf(ret, "%" PRIu64, v.t);
+        case 'd':
+                return xasprintf(ret, "%.17g", v.d);
+        case 's':
+                return xstrdup(v.s, ret);
+        }
+        return -EINVAL;
+}
+
+static int set_id(DeviceConfig *c, const char *text, sd_bus_error *e) {
+        if (parse_u32(text, UBLK_MAX_ID, &c->id) < 0)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option id must be 0 to %u, not %s.",
+                                         UBLK_MAX_ID, text);
+        return 0;
+}
+
+static int set_special(DeviceConfig *c, const Option *o, const char *text, sd_bus_error *e) {
+        if (streq(o->name, "id"))
+                return set_id(c, text, e);
+        if (streq(o->name, "persistent"))
+                return parse_boolean(text, &c->persistent);
+        return sd_bus_error_setf(e, SD_BUS_ERROR_NOT_SUPPORTED, "Option %s is not supported by version %s.", o->name,
+                                 PROJECT_VERSION);
+}
+
+/* One queue per CPU is the most that the block layer spreads over; how many there are only the machine knows. */
+static int check_queues(const DeviceConfig *c, sd_bus_error *e) {
+        long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+        if (cpus > 0 && c->queues > (unsigned long) cpus)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                         "Option queues must be 1 to the number of CPUs, which is %ld, not %u.", cpus,
+                                         c->queues);
+        return 0;
+}
+
+static int set_own(DeviceConfig *c, const Option *o, const char *text, sd_bus_error *e) {
+        const char *limits = NULL;
+        int r;
+
+        if (!o->config_key)
+                return set_special(c, o, text, e);
+        r = device_config_set(c, o->config_key, text, &limits);
+        if (r == -ENOMEM)
+                return r;
+        if (r < 0)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s must be %s, not \"%.64s\".", o->name,
+                                         limits ? limits : "known", text);
+        return streq(o->name, "queues") ? check_queues(c, e) : 0;
+}
+
+static int set_argument(DeviceConfig *c, const char *key, char type, const char *text, sd_bus_error *e) {
+        switch (device_config_add_argument(c, key, type, text)) {
+        case 0:
+                return 0;
+        case -ENOMEM:
+                return -ENOMEM;
+        case -EEXIST:
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Argument %s is given twice.", key);
+        case -E2BIG:
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                         "Argument %s: a hook takes at most %d arguments of at most %d bytes.", key,
+                                         CONFIG_MAX_ARGUMENTS, CONFIG_MAX_VALUE);
+        default:
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                         "Unknown option \"%.64s\". The service's own are " OPTIONS_TEXT
+                                         "; an argument of the hook has a name of a-z, 0-9 and _.",
+                                         key);
+        }
+}
+
+static int read_option(sd_bus_message *m, DeviceConfig *c, const char *key, sd_bus_error *e) {
+        _cleanup_free_ char *text = NULL;
+        const char *contents;
+        const Option *o = option_find(key);
+        int r;
+
+        r = sd_bus_message_peek_type(m, NULL, &contents);
+        if (r < 0)
+                return r;
+        if (o && (contents[0] != o->type || contents[1]))
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                         "Option %s has D-Bus type %s, it must have type %c.", key, contents, o->type);
+        if (contents[1] || !strchr("ybnqiuxtds", contents[0]))
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                         "Argument %.64s has D-Bus type %s; a hook takes y b n q i u x t d s.", key,
+                                         contents);
+        r = sd_bus_message_enter_container(m, 'v', contents);
+        if (r < 0)
+                return r;
+        r = read_text(m, contents[0], &text);
+        if (r < 0)
+                return r;
+        r = o ? set_own(c, o, text, e) : set_argument(c, key, contents[0], text, e);
+        if (r < 0)
+                return r;
+        return sd_bus_message_exit_container(m);
+}
+
+/* A key of the service's own given twice would silently win over the first, so it is refused as well. */
+static int note_seen(const char *key, uint32_t *seen, sd_bus_error *e) {
+        const Option *o = option_find(key);
+        uint32_t bit = o ? UINT32_C(1) << (o - options) : 0;
+
+        if (*seen & bit)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s is given twice.", key);
+        *seen |= bit;
+        return 0;
+}
+
+int options_read(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e) {
+        uint32_t seen = 0;
+        int r;
+
+        r = sd_bus_message_enter_container(m, 'a', "{sv}");
+        if (r < 0)
+                return r;
+        while ((r = sd_bus_message_enter_container(m, 'e', "sv")) > 0) {
+                const char *key;
+
+                r = sd_bus_message_read(m, "s", &key);
+                if (r < 0)
+                        return r;
+                r = note_seen(key, &seen, e);
+                if (r < 0)
+                        return r;
+                r = read_option(m, c, key, e);
+                if (r < 0)
+                        return r;
+                r = sd_bus_message_exit_container(m);
+                if (r < 0)
+                        return r;
+        }
+        return r < 0 ? r : sd_bus_message_exit_container(m);
+}
+
+int options_read_none(sd_bus_message *m, sd_bus_error *e) {
+        const char *key;
+        int r;
+
+        r = sd_bus_message_enter_container(m, 'a', "{sv}");
+        if (r < 0)
+                return r;
+        r = sd_bus_message_enter_container(m, 'e', "sv");
+        if (r < 0)
+                return r;
+        if (r > 0) {
+                r = sd_bus_message_read(m, "s", &key);
+                if (r < 0)
+                        return r;
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                         "Unknown option \"%.64s\": this method takes none yet.", key);
+        }
+        return sd_bus_message_exit_container(m);
+}
+
+static int append_number(sd_bus_message *m, char type, const char *text) {
+        int64_t x = strtoll(text, NULL, 10);
+        uint64_t t = strtoull(text, NULL, 10);
+        double d = strtod(text, NULL);
+        bool b;
+
+        switch (type) {
+        case 'b':
+                return sd_bus_message_append(m, "v", "b", parse_boolean(text, &b) >= 0 && b);
+        case 'd':
+                return sd_bus_message_append(m, "v", "d", d);
+        case 'y':
+                return sd_bus_message_append(m, "v", "y", (uint8_t) t);
+        case 'n':
+                return sd_bus_message_append(m, "v", "n", (int16_t) x);
+        case 'q':
+                return sd_bus_message_append(m, "v", "q", (uint16_t) t);
+        case 'i':
+                return sd_bus_message_append(m, "v", "i", (int32_t) x);
+        case 'u':
+                return sd_bus_message_append(m, "v", "u", (uint32_t) t);
+        case 'x':
+                return sd_bus_message_append(m, "v", "x", x);
+        case 't':
+                return sd_bus_message_append(m, "v", "t", t);
+        }
+        return -EINVAL;
+}
+
+static int argument_append(sd_bus_message *m, const Argument *a) {
+        int r;
+
+        r = sd_bus_message_open_container(m, 'e', "sv");
+        if (r >= 0)
+                r = sd_bus_message_append(m, "s", a->name);
+        if (r >= 0)
+                r = a->type == 's' ? sd_bus_message_append(m, "v", "s", a->value) : append_number(m, a->type, a->value);
+        if (r < 0)
+                return r;
+        return sd_bus_message_close_container(m);
+}
+
+int arguments_append(sd_bus_message *m, const DeviceConfig *c) {
+        int r;
+
+        r = sd_bus_message_open_container(m, 'a', "{sv}");
+        for (size_t i = 0; r >= 0 && i < c->n_arguments; i++)
+                r = argument_append(m, &c->arguments[i]);
+        return r < 0 ? r : sd_bus_message_close_container(m);
+}

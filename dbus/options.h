@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/* The a{sv} of CreateDevice ⇄ DeviceConfig: the service's own options by name and exact type, the rest as arguments of the hook. */
+
+#include "service/config.h"
+
+#include <systemd/sd-bus.h>
+
+/* What DeviceConfig.id is where the caller asked for none. */
+#define OPTION_ID_ANY UINT32_MAX
+
+typedef struct Option {
+        const char *name;
+        char type;              /* the D-Bus type that it must have */
+        const char *config_key; /* device_config_set; NULL: treated apart */
+} Option;
+
+/* NULL for what would be an argument of the hook. */
+const Option *option_find(const char *name);
+
+/* Reads the dictionary at the message's position into c. On error fills e with InvalidArgs (or NotSupported), which
+ * names the key and what is allowed. */
+int options_read(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e);
+/* For methods that have no options yet: every key is unknown. */
+int options_read_none(sd_bus_message *m, sd_bus_error *e);
+
+/* The hook's arguments as a{sv}, each in the type that it was given in. */
+int arguments_append(sd_bus_message *m, const DeviceConfig *c);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+#include "dbus/unit-job.h"
+
+#include <systemd/sd-bus.h>
+
+#define PRIVATE_BUS "unix:path=/run/systemd/private"
+#define UNIT_PATH "/org/freedesktop/systemd1/unit"
+#define TIMEOUT_USEC (3 * USEC_PER_SEC)
+
+static void bus_freep(sd_bus **bus) {
+        sd_bus_close_unref(*bus);
+}
+
+static void message_freep(sd_bus_message **m) {
+        sd_bus_message_unref(*m);
+}
+
+static int connect_private(sd_bus **ret) {
+        _cleanup_(bus_freep) sd_bus *bus = NULL;
+        int r;
+
+        r = sd_bus_new(&bus);
+        if (r < 0)
+                return r;
+        r = sd_bus_set_address(bus, PRIVATE_BUS);
+        if (r < 0)
+                return r;
+        r = sd_bus_set_method_call_timeout(bus, TIMEOUT_USEC);
+        if (r < 0)
+                return r;
+        r = sd_bus_start(bus);
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(bus);
+        return 0;
+}
+
+/* There is no destination: the peer at the other end is PID 1 itself. */
+static int get_job(sd_bus *bus, const char *unit, uint32_t *ret_id, char **ret_path) {
+        _cleanup_(message_freep) sd_bus_message *reply = NULL;
+        _cleanup_free_ char *path = NULL;
+        const char *job;
+        uint32_t id;
+        int r;
+
+        r = sd_bus_path_encode(UNIT_PATH, unit, &path);
+        if (r < 0)
+                return r;
+        r = sd_bus_get_property(bus, NULL, path, "org.freedesktop.systemd1.Unit", "Job", NULL, &reply, "(uo)");
+        if (r < 0)
+                return r;
+        r = sd_bus_message_read(reply, "(uo)", &id, &job);
+        if (r < 0)
+                return r;
+        r = xstrdup(job, ret_path);
+        if (r >= 0)
+                *ret_id = id;
+        return r;
+}
+
+int unit_job_type(const char *unit, char **ret) {
+        _cleanup_(bus_freep) sd_bus *bus = NULL;
+        _cleanup_free_ char *path = NULL;
+        uint32_t id;
+        int r;
+
+        r = connect_private(&bus);
+        if (r < 0)
+                return r;
+        r = get_job(bus, unit, &id, &path);
+        if (r < 0)
+                return r;
+        if (id == 0)
+                return xstrdup("none", ret);
+        r = sd_bus_get_property_string(bus, NULL, path, "org.freedesktop.systemd1.Job", "JobType", NULL, ret);
+        return r < 0 ? r : 0;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * What the files of the binding share, and nobody else sees: the Hook itself, and the one way from a Ruby
+ * exception to a Failure. All of it is used with the interpreter held.
+ */
+
+#include <ruby.h>
+
+#include "hooks/hook.h"
+
+/* A child that a hook forked and that came back into our C code ends with this. It must not touch the device. */
+#define HOOK_FORKED_STATUS 70 /* EX_SOFTWARE */
+
+struct Hook {
+        Server server;
+        HookSettings settings; /* of the last hook_load; its strings are not ours and not used after it */
+        Geometry geometry;
+        VALUE target;          /* registered with the collector; Qnil until something is loaded */
+        VALUE runtime;         /* the module UBLK::Runtime; Qnil until the first hook_load */
+        VALUE contract_error;  /* the class UBLK::ContractError */
+        VALUE minor_collection; /* the keywords of GC.start, frozen */
+        VALUE unmap[2];        /* the keywords of write_zeroes, by !no_unmap, frozen */
+        bool takes_unmap;      /* write_zeroes has the keyword unmap: */
+        bool ending;           /* hook_run is taking Ruby down: threads may go */
+        pid_t owner;           /* the process that may answer requests */
+        uint64_t payload;      /* bytes of payload that became Strings since the last collection of ours */
+};
+
+/* Set in a forked child, by pthread_atfork. */
+extern bool hook_is_forked;
+
+/* After every call into Ruby, before anything else. */
+static inline void hook_check_forked(void) {
+        if (__builtin_expect(hook_is_forked, 0))
+                _exit(HOOK_FORKED_STATUS);
+}
+
+/* Turns what ended an rb_protect (a state other than 0) into a Failure and clears it. method: the method of the target
+ * that was running, 0 if none. Never raises. The failure's error is never 0. */
+void hook_describe_failure(Hook *hook, ID method, Failure *ret);
+
+/* For what hit no request: one warning, and life goes on. */
+void hook_ignore_failure(Hook *hook, const char *where);
+
+void hook_signals_save(void);
+void hook_signals_restore(void);
+
+void hook_serve(void *userdata, Request *const *requests, size_t n);
+void hook_unlocked(void *userdata, void (*fn)(void *argument), void *argument);
+void hook_idle(void *userdata);
+
+/* Defines UBLK::Sys: system calls that Ruby lacks. May raise. */
+void sys_define(void);

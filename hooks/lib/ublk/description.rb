@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+require "ublk/errors"
+
+module UBLK
+  # What the worker says of an exception. Nothing here trusts the exception's own methods.
+  module Description
+    ERRNO = SystemCallError.instance_method(:errno)
+    CLASS = Kernel.instance_method(:class)
+    NAME = Module.instance_method(:to_s)
+    BACKTRACE = Exception.instance_method(:backtrace)
+    MESSAGE_MAX = 1000
+    ERRNO_MAX = 4095
+    FRAME = /\A(.+?):(\d+)(?::|\z)/
+
+    # Ours say what to do in full sentences; their class would add nothing.
+    OWN_KINDS = { ArgumentsError => "arguments", NoHookError => "no-hook", HookError => "hook" }.freeze
+
+    class << self
+      # A FailureKind of service/failure.h.
+      def kind(error) = OWN_KINDS[CLASS.bind_call(error)] || "hook"
+
+      # The errno that a client sees; 1 to 4095.
+      def errno(error)
+        case error
+        when ArgumentsError then Errno::EINVAL::Errno
+        when NoHookError then Errno::ENOENT::Errno
+        when SystemCallError then valid_errno(ERRNO.bind_call(error))
+        else timeout?(error) ? Errno::ETIMEDOUT::Errno : Errno::EIO::Errno
+        end
+      end
+
+      # nil for ours.
+      def class_name(error)
+        klass = CLASS.bind_call(error)
+        clean(NAME.bind_call(klass).sub(/\A#<Module:0x\h+>::/, ""))[0, 120] unless OWN_KINDS.key?(klass)
+      end
+
+      # Never empty, UTF-8, one C string.
+      def message(error)
+        text = clean(String(error.message))
+        text = text.sub(FRAME, "").strip if error.is_a?(SyntaxError) # the origin has it
+        text.empty? ? "(no message)" : text
+      rescue Exception => e # rubocop:disable Lint/RescueException: an exception's message may do anything
+        "(its message can't be had: #{class_name(e)})"
+      end
+
+      # [file, line] of the innermost frame that is in the script; nil if none is.
+      def origin(error, script)
+        return unless script
+
+        at = syntax_error_at(error) if error.is_a?(SyntaxError)
+        at || innermost(BACKTRACE.bind_call(error), script)
+      rescue StandardError
+        nil
+      end
+
+      private
+
+      def valid_errno(number)
+        number.is_a?(Integer) && number.between?(1, ERRNO_MAX) ? number : Errno::EIO::Errno
+      end
+
+      def timeout?(error)
+        defined?(::Timeout::Error) && error.is_a?(::Timeout::Error)
+      end
+
+      def clean(text)
+        text = text.b.force_encoding(Encoding::UTF_8) unless text.encoding.ascii_compatible? && text.encoding != Encoding::BINARY
+        text = text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace)
+        text.scrub("?").delete("\0").byteslice(0, MESSAGE_MAX).scrub("")
+      end
+
+      def syntax_error_at(error)
+        match = FRAME.match(error.message)
+        [match[1], match[2].to_i] if match && File.exist?(match[1])
+      end
+
+      def innermost(backtrace, script)
+        Array(backtrace).each do |frame|
+          match = FRAME.match(frame)
+          return [script, match[2].to_i] if match && match[1] == script
+        end
+        nil
+      end
+    end
+  end
+end

@@ -1,0 +1,24 @@
+# frozen_string_literal: true
+
+module UBLK
+  # The root of what this library raises itself. A hook reports its own errors as it likes: `Errno::X` reaches the
+  # client as that errno, everything else as EIO.
+  class Error < StandardError
+  end
+
+  # A method of a target returned what its contract does not allow, such as a String that is too short.
+  class ContractError < Error
+  end
+
+  # The script is no hook: no target in it, or several, or one that lacks a method.
+  class HookError < Error
+  end
+
+  # There is no such script.
+  class NoHookError < Error
+  end
+
+  # An argument of the device is unknown, missing, or of the wrong type.
+  class ArgumentsError < Error
+  end
+end

@@ -1,0 +1,85 @@
+# frozen_string_literal: true
+
+require "ublk/declarations"
+require "ublk/errors"
+
+module UBLK
+  # A disk as Ruby sees it. A hook script defines one subclass; the worker makes one object of it and calls it for
+  # every request.
+  #
+  # Offsets and lengths are bytes and multiples of the logical block size; a request never crosses the end of the
+  # disk. Strings are binary. Any `Errno::X` that a method raises, or a negative Integer that it returns, is the errno that the
+  # client sees; any other exception is EIO. Neither ends the device.
+  class Target
+    extend Declarations
+
+    SIZE_LIMIT = 1 << 63
+
+    # Classes that were derived from this one, each with the file that did it; newest last. For the worker.
+    @derived = []
+    singleton_class.attr_reader :derived
+
+    # Records where the class was written, so that the worker finds the one that a script defines.
+    def self.inherited(subclass)
+      super
+      frame = caller_locations(1).find { |location| location.path != __FILE__ && !location.path.start_with?("<internal:") }
+      Target.derived << [subclass, frame&.path]
+    end
+
+    # Bytes.
+    attr_reader :size
+
+    # size: bytes, above 0, below 2^63, a multiple of the logical block size. Raises ArgumentError.
+    def initialize(size:)
+      @size = check_size(size)
+    end
+
+    # Returns a String of exactly `length` bytes.
+    def read(_offset, _length)
+      raise NotImplementedError, "#{self.class} does not define read(offset, length)"
+    end
+
+    # Stores `data`, a String that belongs to the hook from now on. Returns the number of bytes: all of them.
+    def write(_offset, _data)
+      raise Errno::EROFS if read_only?
+
+      raise NotImplementedError, "#{self.class} does not define write(offset, data)"
+    end
+
+    # Returns once everything that was written is durable; a negative Integer refuses.
+    def flush = 0
+
+    # The range's data is no longer needed. Defining this advertises it. Up to 4 GiB at a time.
+    def discard(_offset, _length)
+      raise Errno::EOPNOTSUPP
+    end
+
+    # The range reads as zeroes from now on. May take the keyword `unmap:`, false where it must stay allocated. Without
+    # this method the kernel writes zeroes itself.
+    def write_zeroes(_offset, _length)
+      raise Errno::EOPNOTSUPP
+    end
+
+    # The smallest unit of a request: 512, 1024, 2048 or 4096 bytes.
+    def logical_block_size = 512
+
+    # What is best written at once, in bytes: a power of two, not below the logical block size.
+    def physical_block_size = 4096
+
+    def read_only? = false
+
+    def rotational? = false
+
+    private
+
+    def check_size(size)
+      block = logical_block_size
+      raise ArgumentError, "size must be an Integer of bytes, not #{size.inspect[0, 80]}" unless size.is_a?(Integer)
+      raise ArgumentError, "size must be above 0, not #{size}" unless size.positive?
+      raise ArgumentError, "size must be below 2^63, which #{size} is not" unless size < SIZE_LIMIT
+      raise ArgumentError, "size must be a multiple of #{block}, the logical block size, which #{size} is not" unless (size % block).zero?
+
+      size
+    end
+  end
+end

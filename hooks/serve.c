@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A batch of requests, each answered by a method of the target. The whole batch runs in one protected call; whatever ends
+ * that call early fails the request it was at, and the batch goes on behind it. Payload goes straight between
+ * the request and the bytes of a Ruby String.
+ */
+
+#include "hooks/binding.h"
+
+#include <ruby/thread.h>
+
+/* From here on a copy takes longer than giving the interpreter away and getting it back. */
+#define UNLOCKED_COPY_MIN (64 * 1024)
+
+typedef struct Copy {
+        const Request *request;
+        void *buffer;
+        int result;
+        bool done;
+} Copy;
+
+static void *copy_push(void *argument) {
+        Copy *c = argument;
+
+        c->result = c->request->transport->push(c->request, c->buffer, 0, (uint32_t) c->request->length);
+        c->done = true;
+        return NULL;
+}
+
+static void *copy_pull(void *argument) {
+        Copy *c = argument;
+
+        c->result = c->request->transport->pull(c->request, c->buffer, 0, (uint32_t) c->request->length);
+        c->done = true;
+        return NULL;
+}
+
+/* Never raises: with RB_NOGVL_INTR_FAIL Ruby skips the function when an interrupt is pending, and looks at none after it. */
+static int copy_run(const Request *request, void *buffer, void *(*fn)(void *argument)) {
+        Copy c = { .request = request, .buffer = buffer };
+
+        if (request->length >= UNLOCKED_COPY_MIN)
+                (void) rb_nogvl(fn, &c, NULL, NULL, RB_NOGVL_INTR_FAIL);
+        if (!c.done)
+                (void) fn(&c);
+        return c.result;
+}
+
+static VALUE call_method(const Hook *hook, ID method, int n, const VALUE *arguments) {
+        VALUE answer = rb_funcallv(hook->target, method, n, arguments);
+
+        hook_check_forked();
+        return answer;
+}
+
+static void report(const Hook *hook, const Request *request, const Failure *failure) {
+        if (hook->settings.report)
+                hook->settings.report(hook->settings.userdata, request, failure);
+}
+
+static bool is_negative(VALUE answer) {
+        return FIXNUM_P(answer) ? FIX2LONG(answer) < 0 : RB_TYPE_P(answer, T_BIGNUM) && !rb_big_sign(answer);
+}
+
+/* A negative Integer: the cheap way of refusing a request. One beyond 64 bits is no errno either. */
+static int refuse(const Hook *hook, const Request *request, VALUE answer) {
+        int64_t number = FIXNUM_P(answer) ? FIX2LONG(answer) : INT64_MIN;
+        int error = request_error(number);
+        Failure failure = FAILURE_NULL;
+
+        (void) failure_set(&failure, FAILURE_HOOK, -error, "%s returned %lld; the client gets: %s", operation_to_string(request->op),
+                           (long long) number, strerror(-error));
+        report(hook, request, &failure);
+        failure_done(&failure);
+        return error;
+}
+
+static __attribute__((noreturn)) void raise_wrong_read(const Hook *hook, const Request *request, VALUE answer) {
+        if (RB_TYPE_P(answer, T_STRING))
+                rb_raise(hook->contract_error, "read must return a String of %llu bytes, and returned one of %ld",
+                         (unsigned long long) request->length, RSTRING_LEN(answer));
+        rb_raise(hook->contract_error, "read must return a String of %llu bytes, and returned an object of class %s",
+                 (unsigned long long) request->length, rb_obj_classname(answer));
+}
+
+static int serve_read(Hook *hook, const Request *request) {
+        VALUE arguments[] = { ULL2NUM(request->offset), ULL2NUM(request->length) };
+        VALUE answer = call_method(hook, rb_intern("read"), ELEMENTSOF(arguments), arguments);
+        int r;
+
+        if (is_negative(answer))
+                return refuse(hook, request, answer);
+        if (!RB_TYPE_P(answer, T_STRING) || (uint64_t) RSTRING_LEN(answer) != request->length)
+                raise_wrong_read(hook, request, answer);
+
+        /* While others run they may change their String: hold on to the bytes, which costs no copy. */
+        if (request->length >= UNLOCKED_COPY_MIN)
+                answer = rb_str_new_frozen(answer);
+        hook->payload += request->length;
+        r = copy_run(request, RSTRING_PTR(answer), copy_push);
+        RB_GC_GUARD(answer);
+        return r < 0 ? r : (int) request->length;
+}
+
+static int serve_write(Hook *hook, const Request *request) {
+        VALUE data, arguments[2], answer;
+        int r;
+
+        data = rb_str_new(NULL, (long) request->length); /* binary, and the hook's to keep */
+        r = copy_run(request, RSTRING_PTR(data), copy_pull);
+        if (r < 0)
+                return r;
+        hook->payload += request->length;
+
+        arguments[0] = ULL2NUM(request->offset);
+        arguments[1] = data;
+        answer = call_method(hook, rb_intern("write"), ELEMENTSOF(arguments), arguments);
+        RB_GC_GUARD(data);
+        if (is_negative(answer))
+                return refuse(hook, request, answer);
+        if (!FIXNUM_P(answer))
+                rb_raise(hook->contract_error, "write must return the number of bytes, %llu, and returned an object of class %s",
+                         (unsigned long long) request->length, rb_obj_classname(answer));
+        if ((uint64_t) FIX2LONG(answer) != request->length)
+                rb_raise(hook->contract_error, "write must return the number of bytes, all %llu of them, and returned %ld",
+                         (unsigned long long) request->length, FIX2LONG(answer));
+        return (int) request->length;
+}
+
+/* flush, discard and write_zeroes: anything but a negative Integer says that it is done. */
+static int finish(const Hook *hook, const Request *request, VALUE answer) {
+        hook_check_forked();
+        return is_negative(answer) ? refuse(hook, request, answer) : 0;
+}
+
+static int serve_flush(Hook *hook, const Request *request) {
+        return finish(hook, request, rb_funcallv(hook->target, rb_intern("flush"), 0, NULL));
+}
+
+static int serve_discard(Hook *hook, const Request *request) {
+        VALUE arguments[] = { ULL2NUM(request->offset), ULL2NUM(request->length) };
+
+        return finish(hook, request, rb_funcallv(hook->target, rb_intern("discard"), ELEMENTSOF(arguments), arguments));
+}
+
+static int serve_write_zeroes(Hook *hook, const Request *request) {
+        VALUE arguments[] = { ULL2NUM(request->offset), ULL2NUM(request->length), hook->unmap[!request->no_unmap] };
+
+        if (hook->takes_unmap)
+                return finish(hook, request,
+                              rb_funcallv_kw(hook->target, rb_intern("write_zeroes"), 3, arguments, RB_PASS_KEYWORDS));
+        return finish(hook, request, rb_funcallv(hook->target, rb_intern("write_zeroes"), 2, arguments));
+}
+
+/* What the device never advertised is refused here: nothing of the hook failed, so nothing is reported. */
+static int serve_request(Hook *hook, const Request *request) {
+        const Geometry *g = &hook->geometry;
+
+        switch (request->op) {
+        case OPERATION_READ:
+                return serve_read(hook, request);
+        case OPERATION_WRITE:
+                return g->read_only ? -EROFS : serve_write(hook, request);
+        case OPERATION_FLUSH:
+                return serve_flush(hook, request);
+        case OPERATION_DISCARD:
+                return g->read_only ? -EROFS : g->can_discard ? serve_discard(hook, request) : -EOPNOTSUPP;
+        case OPERATION_WRITE_ZEROES:
+                return g->read_only ? -EROFS : g->can_write_zeroes ? serve_write_zeroes(hook, request) : -EOPNOTSUPP;
+        }
+        return -EOPNOTSUPP;
+}
+
+typedef struct Batch {
+        Hook *hook;
+        Request *const *requests;
+        size_t n;
+        size_t next; /* the one at work */
+} Batch;
+
+static VALUE batch_run(VALUE argument) {
+        Batch *b = (Batch *) argument;
+
+        for (; b->next < b->n; b->next++)
+                b->requests[b->next]->result = serve_request(b->hook, b->requests[b->next]);
+        return Qnil;
+}
+
+/* The request at work ends with what was raised; the batch can go on behind it. */
+static void batch_fail_request(Batch *b) {
+        Request *request = b->requests[b->next++];
+        const char *method = operation_to_string(request->op);
+        Failure failure = FAILURE_NULL;
+
+        hook_describe_failure(b->hook, method ? rb_intern(method) : 0, &failure);
+        request->result = request_error(-(int64_t) failure.error);
+        failure.error = -request->result;
+        report(b->hook, request, &failure);
+        failure_done(&failure);
+}
+
+void hook_serve(void *userdata, Request *const *requests, size_t n) {
+        Batch b = { .hook = userdata, .requests = requests, .n = n };
+
+        while (b.next < n) {
+                int state = 0;
+
+                (void) rb_protect(batch_run, (VALUE) &b, &state);
+                hook_check_forked();
+                if (state != 0)
+                        batch_fail_request(&b);
+        }
+        /* A fork that went round libc: `syscall(57)`, or a library of its own. */
+        if (getpid() != b.hook->owner)
+                _exit(HOOK_FORKED_STATUS);
+}
+
+const Server *hook_server(Hook *hook) {
+        return &hook->server;
+}

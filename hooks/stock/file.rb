@@ -1,0 +1,110 @@
+# frozen_string_literal: true
+
+require "etc"
+
+# A disk in a file or on a block device. Sparse where the file is; discarded ranges become holes.
+class FileDisk < UBLK::Target
+  DROP_IN = "/etc/systemd/system/ublk-ruby-device@.service.d/image.conf"
+
+  option :path, :path, required: true, doc: "the image: a file or a block device"
+  option :size, :bytes, doc: "size of the disk; what the image has if not given, and the image grows as it is written"
+  recovery :reissue # the file outlives the worker; a write that is done twice is done
+
+  def initialize(path:, size: nil)
+    @path = path
+    @file = open_image
+    super(size: size || image_size)
+  end
+
+  # Zeroes past the end of an image that is shorter than the disk.
+  def read(offset, length)
+    data = read_some(offset, length)
+    while data.bytesize < length
+      more = read_some(offset + data.bytesize, length - data.bytesize)
+      return data << ("\0".b * (length - data.bytesize)) if more.empty?
+
+      data << more
+    end
+    data
+  end
+
+  def write(offset, data)
+    done = @file.pwrite(data, offset)
+    done += @file.pwrite(data.byteslice(done..), offset + done) while done < data.bytesize
+    done
+  end
+
+  def flush = @file.fdatasync
+
+  # EOPNOTSUPP where the file system has no holes: nothing is lost by that.
+  def discard(offset, length) = UBLK::Sys.punch_hole(@file, offset, length)
+
+  def write_zeroes(offset, length, unmap: true)
+    return UBLK::Sys.punch_hole(@file, offset, length) if unmap
+
+    UBLK::Sys.zero_range(@file, offset, length)
+  end
+
+  def read_only? = UBLK.read_only?
+
+  private
+
+  def read_some(offset, length)
+    @file.pread(length, offset)
+  rescue EOFError
+    String.new
+  end
+
+  # Of a block device too, whose File#size is 0.
+  def image_size
+    @file.seek(0, IO::SEEK_END)
+    @file.pos
+  end
+
+  def open_image
+    file = File.open(@path, UBLK.read_only? ? "rb" : "r+b")
+    return file if file.stat.file? || file.stat.blockdev?
+
+    raise ArgumentError, "#{@path} is neither a file nor a block device"
+  rescue Errno::EACCES, Errno::EPERM, Errno::EROFS, Errno::ENOENT => e
+    raise e.class, "#{@path}: #{remedy(e)}"
+  end
+
+  # What the administrator can do about it.
+  def remedy(error)
+    return home_remedy if @path.start_with?("/home/", "/root/", "/run/user/")
+    return "the service has a #{$~[1]} of its own; move the image, for example to /srv" if @path =~ %r{\A(/tmp|/var/tmp)/}
+
+    case error
+    when Errno::ENOENT then "there is no such file; make it with truncate -s SIZE #{@path}"
+    when Errno::EROFS then "the service may not write there; #{drop_in("ReadWritePaths=#{File.dirname(@path)}")}"
+    else owner_remedy
+    end
+  end
+
+  def home_remedy
+    "the service does not see home directories; move the image, for example to /srv, or " \
+      "#{drop_in("ProtectHome=no", "ReadWritePaths=#{File.dirname(@path)}")}, and chown #{user} #{@path}"
+  end
+
+  def drop_in(*lines)
+    "put [Service] and #{lines.join(" and ")} into #{DROP_IN}, then systemctl daemon-reload"
+  end
+
+  # The image's owner, or a directory on the way to it.
+  def owner_remedy
+    closed = closed_directory
+    return "the user #{user} can't enter #{closed}; chmod o+x #{closed}" if closed
+
+    "the user #{user} may not open it; chown #{user} #{@path}"
+  end
+
+  def closed_directory
+    directories = File.dirname(@path).split("/").reject(&:empty?)
+    (1..directories.size).map { |n| "/#{directories.first(n).join("/")}" }.find { |path| !File.executable?(path) }
+  end
+
+  def user
+    Etc.getpwuid(Process.euid)&.name || Process.euid.to_s
+  end
+end

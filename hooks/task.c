@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The threads that serve, between batches: waiting without the interpreter, collecting garbage when nobody waits for
+ * an answer, and starting further threads.
+ */
+
+#include "hooks/binding.h"
+
+#include <ruby/thread.h>
+
+/* Less garbage than this is left to the collector's own limits. */
+#define IDLE_PAYLOAD_MIN (4 << 20)
+
+typedef struct Unlocked {
+        void (*fn)(void *argument);
+        void *argument;
+        bool called;
+} Unlocked;
+
+static void *unlocked_call(void *argument) {
+        Unlocked *u = argument;
+
+        u->called = true;
+        u->fn(u->argument);
+        return NULL;
+}
+
+static VALUE unlocked_run(VALUE argument) {
+        (void) rb_thread_call_without_gvl(unlocked_call, (void *) argument, RUBY_UBF_IO, NULL);
+        return Qnil;
+}
+
+/* Here arrives what other threads of the hook send to this one: Thread#raise, Thread#kill, an exit, an Interrupt. They hit
+ * no request, and must not end the loop. Before fn they are taken in one by one, and fn is called in any case. */
+void hook_unlocked(void *userdata, void (*fn)(void *argument), void *argument) {
+        Hook *hook = userdata;
+        Unlocked u = { fn, argument, false };
+
+        do {
+                int state = 0;
+
+                (void) rb_protect(unlocked_run, (VALUE) &u, &state);
+                hook_check_forked();
+                if (state == 0)
+                        continue;
+                if (hook->ending)
+                        rb_jump_tag(state);
+                hook_ignore_failure(hook, "between two requests");
+        } while (!u.called);
+}
+
+static VALUE collect(VALUE argument) {
+        Hook *hook = (Hook *) argument;
+
+        (void) rb_gc_enable(); /* a hook that calls GC.disable would grow for ever */
+        return rb_funcallv_kw(rb_mGC, rb_intern("start"), 1, &hook->minor_collection, RB_PASS_KEYWORDS);
+}
+
+/* A minor collection: a full one takes 50 ms with a million objects. */
+void hook_idle(void *userdata) {
+        Hook *hook = userdata;
+        int state = 0;
+
+        if (hook->payload < IDLE_PAYLOAD_MIN)
+                return;
+        hook->payload = 0;
+        (void) rb_protect(collect, (VALUE) hook, &state);
+        hook_check_forked();
+        if (state != 0)
+                hook_ignore_failure(hook, "while it collected garbage");
+}
+
+typedef struct Spawn {
+        void (*fn)(void *userdata);
+        void *userdata;
+} Spawn;
+
+static VALUE spawn_run(void *argument) {
+        Spawn s = *(Spawn *) argument;
+
+        free(argument);
+        s.fn(s.userdata);
+        return Qnil;
+}
+
+static VALUE spawn_thread(VALUE argument) {
+        return rb_thread_create(spawn_run, (void *) argument);
+}
+
+int hook_spawn(Hook *hook, void (*fn)(void *userdata), void *userdata) {
+        Spawn *s = malloc(sizeof(*s));
+        int state = 0;
+
+        if (!s)
+                return -ENOMEM;
+        *s = (Spawn) { fn, userdata };
+        (void) rb_protect(spawn_thread, (VALUE) s, &state);
+        if (state == 0)
+                return 0;
+        free(s); /* no thread was made, or it would own this */
+        hook_ignore_failure(hook, "while it started a thread");
+        return -EAGAIN;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+#include "service/activation.h"
+#include "service/log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define NODE_USEC (3 * USEC_PER_SEC)
+#define UDEV_USEC (5 * USEC_PER_SEC)
+#define UDEV_CONTROL "/run/udev/control"
+#define MAX_UDEV_FILE (64U << 10)
+
+static bool is_node(const Activation *a, int fd) {
+        struct stat st;
+
+        return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == a->node_number;
+}
+
+/* devtmpfs makes the node before ADD_DEV returns, but a /dev of another make may not. */
+static int open_node(Activation *a) {
+        uint64_t deadline = now_usec() + NODE_USEC, delay = USEC_PER_MSEC;
+        char path[32];
+        int r;
+
+        (void) snprintf(path, sizeof(path), "/dev/ublkc%u", a->id);
+        for (;;) {
+                _cleanup_close_ int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+
+                if (fd >= 0 && is_node(a, fd))
+                        return TAKE_FD(fd);
+                if (now_usec() >= deadline)
+                        return fd < 0 ? -errno : -ENXIO;
+                r = activation_pause(a, &delay);
+                if (r < 0)
+                        return r;
+        }
+}
+
+int activation_lend_node(Activation *a, Failure *f) {
+        a->node_fd = open_node(a);
+        if (a->node_fd < 0)
+                return failure_set(f, FAILURE_WORKER, -a->node_fd, "/dev/ublkc%u can't be found: %s", a->id, strerror(-a->node_fd));
+        if (fchownat(a->node_fd, "", a->worker.uid, (gid_t) -1, AT_EMPTY_PATH) < 0)
+                return failure_set(f, FAILURE_WORKER, errno, "/dev/ublkc%u can't be given to the worker: %s", a->id, strerror(errno));
+        return 0;
+}
+
+int activation_take_node_back(Activation *a, Failure *f) {
+        _cleanup_close_ int fd = TAKE_FD(a->node_fd);
+        char path[64];
+
+        /* By its descriptor: fchmod(2) refuses O_PATH, and fchmodat2(2) is younger than the kernels we serve. */
+        (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        if (fchownat(fd, "", 0, 0, AT_EMPTY_PATH) < 0 || chmod(path, 0600) < 0)
+                return failure_set(f, FAILURE_WORKER, errno, "/dev/ublkc%u can't be taken back from the worker: %s", a->id,
+                                   strerror(errno));
+        return 0;
+}
+
+/* The line I: of a device's file in udev's database, which comes after its links: when it was first seen, CLOCK_MONOTONIC. A file
+ * of an earlier disk with this number has an older one. */
+static bool udev_knows(const char *path, uint64_t since_usec) {
+        _cleanup_free_ char *text = NULL;
+        uint64_t seen = 0;
+        char *state, *line;
+
+        if (read_file(path, MAX_UDEV_FILE, &text, NULL) < 0)
+                return false;
+        for (state = text; (line = strsep(&state, "\n"));)
+                if (strncmp(line, "I:", 2) == 0 && parse_u64(line + 2, UINT64_MAX, &seen) >= 0)
+                        return seen >= since_usec;
+        return false;
+}
+
+/* No netlink monitor: a unit with PrivateNetwork= hears none. */
+void activation_wait_for_udev(Activation *a, uint64_t since_usec) {
+        uint64_t deadline = now_usec() + UDEV_USEC;
+        struct ublk_params p;
+        char path[64];
+
+        if (access(UDEV_CONTROL, F_OK) < 0 || control_get_params(a->control, a->id, &p) < 0)
+                return;
+        (void) snprintf(path, sizeof(path), "/run/udev/data/b%u:%u", p.devt.disk_major, p.devt.disk_minor);
+        while (!udev_knows(path, since_usec)) {
+                uint64_t delay = 10 * USEC_PER_MSEC;
+
+                if (now_usec() >= deadline) {
+                        log_warning("udev has not come round to /dev/ublkb%u in %.0f s; going on.", a->id,
+                                    (double) UDEV_USEC / USEC_PER_SEC);
+                        return;
+                }
+                if (activation_pause(a, &delay) < 0)
+                        return; /* a crash of a live device: its unit deals with it */
+        }
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/* One run of `activate`: what its steps share. */
+
+#include "service/control.h"
+#include "service/worker-link.h"
+
+/* For what the worker does: opening and fetching. It has loaded its hook by then. */
+#define ACTIVATION_WORKER_USEC (30 * USEC_PER_SEC)
+/* For what the kernel does after a former worker's death, and for the last user of a deleted device to go. */
+#define ACTIVATION_SETTLE_USEC (10 * USEC_PER_SEC)
+
+typedef struct Activation {
+        uint32_t id;
+        DeviceConfig *config; /* owned */
+        Control *control;     /* owned */
+        WorkerLink worker;
+        Geometry geometry;    /* checked */
+        bool is_new;          /* added by this run, and so undone by it */
+        dev_t node_number;    /* of /dev/ublkcN */
+        int node_fd;          /* /dev/ublkcN as long as it is lent to the worker; O_PATH, which is no opening of it */
+} Activation;
+
+/* activation-device.c: the kernel device. */
+
+/* The flags that a device with this recovery is added with, on a kernel with these features. */
+uint64_t activation_flags(Recovery recovery, uint64_t features);
+/* Adds the device, or prepares the one that is there for a new worker. */
+int activation_prepare(Activation *a, Failure *f);
+/* START_DEV or END_USER_RECOVERY. */
+int activation_start(Activation *a, Failure *f);
+/* Takes a device of ours out of the kernel and waits until its id is free. */
+int activation_delete(Activation *a, Failure *f);
+
+/* activation-node.c: /dev/ublkcN and udev. */
+
+/* The workers share one uid: the node is the worker's only from here … */
+int activation_lend_node(Activation *a, Failure *f);
+/* … to here. */
+int activation_take_node_back(Activation *a, Failure *f);
+/* Until udev has made the disk's links, or for a few seconds. since_usec: CLOCK_MONOTONIC from before the disk appeared. */
+void activation_wait_for_udev(Activation *a, uint64_t since_usec);
+
+/* Sleeps, unless the worker dies: then -EOWNERDEAD. Doubles *delay up to 100 ms. */
+int activation_pause(Activation *a, uint64_t *delay_usec);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/* What ublk-ruby-control was asked for: as a person or a unit's Exec line writes it, or as the instance of
+ * ublk-ruby-control@VERB[-N[-BYTES]].service. */
+
+#include "service/util.h"
+
+typedef enum ControlVerb {
+        CONTROL_PROBE,
+        CONTROL_LIST,
+        CONTROL_ACTIVATE,
+        CONTROL_STOP,
+        CONTROL_RELEASE,
+        CONTROL_HOLDERS,
+        CONTROL_REMOVE,
+        _CONTROL_VERB_MAX,
+        _CONTROL_VERB_INVALID = -EINVAL,
+} ControlVerb;
+
+typedef struct ControlArguments {
+        ControlVerb verb;
+        uint32_t id;   /* 0 for verbs without a device */
+        uint32_t pid;  /* activate only */
+        bool json;
+        bool instance; /* the answer goes to $RUNTIME_DIRECTORY/result.json */
+        bool help;
+        bool version;
+} ControlArguments;
+
+const char *control_verb_to_string(ControlVerb verb);
+ControlVerb control_verb_from_string(const char *s);
+
+/* argv without the program's name. -EINVAL with *ret_message (owned by the caller). */
+int control_arguments_parse(int argc, char **argv, ControlArguments *ret, char **ret_message);

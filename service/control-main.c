@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+
+/* ublk-ruby-control: one ublk control verb, as root, then gone. See ublk-ruby-control(8). */
+
+#include "service/activate.h"
+#include "service/control-arguments.h"
+#include "service/features.h"
+#include "service/holders.h"
+#include "service/list.h"
+#include "service/log.h"
+#include "service/probe.h"
+#include "service/release.h"
+#include "service/stop.h"
+
+#include <sys/stat.h>
+
+#define EXIT_USAGE 2
+
+/* What a verb has to say beside success or failure: for result.json and --json. Verbs print only if nobody reads that. */
+typedef struct Run {
+        const ControlArguments *arguments;
+        json_t *result;
+        bool silent;
+} Run;
+
+static const char usage[] =
+        "Usage: ublk-ruby-control VERB [ARGUMENT…]\n"
+        "\n"
+        "Gives ublk control commands for ublk-ruby's units.\n"
+        "\n"
+        "  probe [--json]    what this kernel can do for ublk-ruby, or why it can't serve\n"
+        "  list [--json]     every ublk device of this machine\n"
+        "  holders ID        who uses the disk\n"
+        "  remove ID         delete a device that no worker serves and nobody uses\n"
+        "\n"
+        "Run by a device's unit:\n"
+        "  activate ID PID   make the device live, served by that worker\n"
+        "  stop ID           delete it if a stop is asked for and nobody uses it, else have it handed over\n"
+        "  release ID        tidy up after a worker\n"
+        "\n"
+        "  --instance VERB[-ID]   the answer goes to $RUNTIME_DIRECTORY/result.json\n"
+        "  --help, --version\n"
+        "\n"
+        "Exit status: 0 done (probe: supported), 1 not, 2 wrong usage.\n";
+
+static void print_json(const json_t *j) {
+        (void) json_dumpf(j, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
+        (void) fputc('\n', stdout);
+}
+
+static void print_probe(const Probe *p) {
+        printf("Linux %s: %s\n", p->kernel, probe_verdict_to_string(p->verdict));
+        if (*p->reason)
+                printf("%s\n", p->reason);
+        if (p->features == 0)
+                return;
+        for (size_t i = 0; i < UBLK_N_FEATURES; i++)
+                printf("%-3s  %-28s  since %-4s  %s\n", p->features & features[i].bit ? "yes" : "no", features[i].name,
+                       features[i].since, features[i].what);
+}
+
+static int run_probe(Run *run, Failure *f) {
+        _cleanup_free_ char *text = NULL;
+        json_t *j;
+        Probe p;
+        int r;
+
+        probe_run(&p);
+        r = probe_to_json(&p, /* pretty= */ false, &text);
+        if (r < 0)
+                return failure_set(f, FAILURE_WORKER, -r, "%s", strerror(-r));
+        j = json_loads(text, 0, NULL);
+        (void) json_object_update(run->result, j);
+        if (run->arguments->json)
+                print_json(j);
+        else if (!run->silent)
+                print_probe(&p);
+        json_decref(j);
+        /* An answer that is no failure, for whoever reads it; the exit status says it as well. */
+        return p.verdict == PROBE_SUPPORTED || run->silent ? 0 : 1;
+}
+
+static int run_list(Run *run, Failure *f) {
+        json_t *devices;
+        int r;
+
+        r = list_devices(&devices, f);
+        if (r < 0)
+                return r;
+        (void) json_object_set_new(run->result, "devices", devices);
+        if (run->arguments->json)
+                print_json(run->result);
+        else if (!run->silent)
+                list_print(devices);
+        return 0;
+}
+
+static int run_holders(Run *run, Failure *f) {
+        _cleanup_(holders_done) Holders h = HOLDERS_NULL;
+        int r;
+
+        r = holders_find_lasting(run->arguments->id, &h);
+        if (r < 0)
+                return failure_set(f, FAILURE_WORKER, -r, "can't tell who uses /dev/ublkb%u: %s", run->arguments->id, strerror(-r));
+        (void) json_object_set_new(run->result, "holders", holders_to_json(&h));
+        for (size_t i = 0; !run->silent && i < h.n; i++) {
+                if (h.items[i].kind == HOLDER_PROCESS)
+                        printf("%s %d %s\n", holder_kind_to_string(h.items[i].kind), (int) h.items[i].pid, h.items[i].comm);
+                else
+                        printf("%s %s\n", holder_kind_to_string(h.items[i].kind), h.items[i].what);
+        }
+        return 0;
+}
+
+static int run_activate(Run *run, Failure *f) {
+        return activate(run->arguments->id, (pid_t) run->arguments->pid, f);
+}
+
+static int run_stop(Run *run, Failure *f) {
+        const char *s = getenv("MAINPID");
+        uint32_t pid = 0;
+
+        if (s && parse_u32(s, INT32_MAX, &pid) < 0)
+                return failure_set(f, FAILURE_ARGUMENTS, EINVAL, "$MAINPID is \"%s\", which is no process id", s);
+        return stop_device(run->arguments->id, (pid_t) pid, f);
+}
+
+/* $EXIT_STATUS is a number after an exit, a signal's name after a kill, and unset if the worker never ran. */
+static int run_release(Run *run, Failure *f) {
+        const char *code = getenv("EXIT_CODE"), *s = getenv("EXIT_STATUS");
+        uint32_t status;
+
+        if (!code || !streq(code, "exited") || !s || parse_u32(s, 255, &status) < 0)
+                return release_device(run->arguments->id, -1, f);
+        return release_device(run->arguments->id, (int) status, f);
+}
+
+static int run_remove(Run *run, Failure *f) {
+        return remove_device(run->arguments->id, f);
+}
+
+static int (*const verbs[_CONTROL_VERB_MAX])(Run *, Failure *) = {
+        [CONTROL_PROBE] = run_probe,     [CONTROL_LIST] = run_list,       [CONTROL_ACTIVATE] = run_activate,
+        [CONTROL_STOP] = run_stop,       [CONTROL_RELEASE] = run_release, [CONTROL_HOLDERS] = run_holders,
+        [CONTROL_REMOVE] = run_remove,
+};
+
+/* For the manager, which has no capabilities and reads it as any user may. */
+static int write_result(json_t *result, int error, const Failure *f) {
+        const char *directory = getenv("RUNTIME_DIRECTORY");
+        _cleanup_free_ char *path = NULL, *text = NULL, *failure = NULL;
+        int r;
+
+        if (!directory || !*directory)
+                return log_error_errno(-ENOENT, "$RUNTIME_DIRECTORY is not set");
+        (void) json_object_set_new(result, "error", json_integer(error < 0 ? -error : 0));
+        if (error < 0 && failure_to_text(f, &failure) >= 0)
+                (void) json_object_set_new(result, "failure", json_loads(failure, 0, NULL));
+        text = json_dumps(result, JSON_COMPACT);
+        if (!text)
+                return log_error_errno(-ENOMEM, "Can't make the result");
+        r = xasprintf(&path, "%s/result.json", directory);
+        if (r >= 0)
+                r = write_file_atomic(path, text, strlen(text), 0644);
+        return r < 0 ? log_error_errno(r, "Can't write the result to %s", directory) : 0;
+}
+
+static void log_failure(const ControlArguments *a, const Failure *f) {
+        _cleanup_free_ char *text = NULL;
+
+        if (failure_describe(f, &text) >= 0)
+                log_error("%s: %s", control_verb_to_string(a->verb), text);
+}
+
+static int run_verb(const ControlArguments *a) {
+        Run run = { .arguments = a, .result = json_object(), .silent = a->instance };
+        Failure f = FAILURE_NULL;
+        int r;
+
+        r = verbs[a->verb](&run, &f);
+        if (r < 0)
+                log_failure(a, &f);
+        if (a->instance)
+                r = write_result(run.result, r, &f);
+        failure_done(&f);
+        json_decref(run.result);
+        return r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv) {
+        _cleanup_free_ char *message = NULL;
+        ControlArguments a;
+
+        log_setup("ublk-ruby-control");
+        if (control_arguments_parse(argc - 1, argv + 1, &a, &message) < 0) {
+                log_error("%s; see ublk-ruby-control --help", message ? message : "wrong arguments");
+                return EXIT_USAGE;
+        }
+        if (a.help || a.version) {
+                printf("%s", a.help ? usage : "ublk-ruby-control " PROJECT_VERSION "\n");
+                return EXIT_SUCCESS;
+        }
+        (void) umask(0022);
+        return run_verb(&a);
+}

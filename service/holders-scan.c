@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+#include "service/holders-scan.h"
+
+#include "service/config.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#define MAX_MOUNTINFO (4U << 20)
+
+static DIR *open_directory(const char *format, ...) _printf_(1, 2);
+
+static DIR *open_directory(const char *format, ...) {
+        _cleanup_free_ char *path = NULL, *name = NULL;
+        va_list ap;
+        int n;
+
+        va_start(ap, format);
+        n = vasprintf(&name, format, ap);
+        va_end(ap);
+        if (n < 0)
+                return NULL;
+        return config_path(&path, "%s", name) >= 0 ? opendir(path) : NULL;
+}
+
+static void read_line(const char *path, char *buffer, size_t size) {
+        _cleanup_free_ char *rooted = NULL;
+        _cleanup_fclose_ FILE *f = NULL;
+
+        *buffer = 0;
+        if (config_path(&rooted, "%s", path) < 0)
+                return;
+        f = fopen(rooted, "re");
+        if (f && fgets(buffer, (int) size, f))
+                buffer[strcspn(buffer, "\n")] = 0;
+}
+
+static void add_number(Disk *d, const char *path) {
+        unsigned major, minor;
+        char line[64];
+
+        read_line(path, line, sizeof(line));
+        if (sscanf(line, "%u:%u", &major, &minor) == 2 && d->n_numbers < DISK_MAX_NUMBERS)
+                d->numbers[d->n_numbers++] = makedev(major, minor);
+}
+
+int disk_read(uint32_t id, Disk *ret) {
+        _cleanup_closedir_ DIR *dir = NULL;
+        Disk d = { .id = id };
+        char path[512];
+
+        dir = open_directory("/sys/block/ublkb%u", id);
+        if (!dir)
+                return errno == ENOENT ? -ENODEV : -errno;
+        (void) snprintf(path, sizeof(path), "/sys/block/ublkb%u/dev", id);
+        add_number(&d, path);
+        for (struct dirent *e; (e = readdir(dir));)
+                if (disk_has_name(&d, e->d_name)) {
+                        (void) snprintf(path, sizeof(path), "/sys/block/ublkb%u/%s/dev", id, e->d_name);
+                        add_number(&d, path);
+                }
+        *ret = d;
+        return 0;
+}
+
+static int add_names(Holders *h, DIR *dir) {
+        int r;
+
+        for (struct dirent *e; dir && (e = readdir(dir));) {
+                if (e->d_name[0] == '.')
+                        continue;
+                r = holders_add(h, HOLDER_DEVICE, e->d_name, 0, NULL);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+/* A loop device on a block device claims it for an instant only, and shows in no holders directory. */
+static int add_loops(Holders *h, const Disk *d) {
+        _cleanup_closedir_ DIR *dir = open_directory("/sys/block");
+        int r;
+
+        for (struct dirent *e; dir && (e = readdir(dir));) {
+                char path[512], line[512];
+
+                if (strncmp(e->d_name, "loop", 4) != 0)
+                        continue;
+                (void) snprintf(path, sizeof(path), "/sys/block/%s/loop/backing_file", e->d_name);
+                read_line(path, line, sizeof(line));
+                if (!disk_has_name(d, line))
+                        continue;
+                r = holders_add(h, HOLDER_DEVICE, e->d_name, 0, NULL);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+int holders_add_stacked(Holders *h, const Disk *d) {
+        _cleanup_closedir_ DIR *dir = NULL, *own = NULL;
+        int r;
+
+        own = open_directory("/sys/block/ublkb%u/holders", d->id);
+        r = add_names(h, own);
+        if (r < 0)
+                return r;
+        dir = open_directory("/sys/block/ublkb%u", d->id);
+        for (struct dirent *e; dir && (e = readdir(dir));) {
+                _cleanup_closedir_ DIR *part = NULL;
+
+                if (!disk_has_name(d, e->d_name))
+                        continue;
+                part = open_directory("/sys/block/ublkb%u/%s/holders", d->id, e->d_name);
+                r = add_names(h, part);
+                if (r < 0)
+                        return r;
+        }
+        return add_loops(h, d);
+}
+
+int for_each_process(int (*f)(pid_t pid, void *userdata), void *userdata) {
+        _cleanup_closedir_ DIR *dir = open_directory("/proc");
+        int r;
+
+        if (!dir)
+                return -errno;
+        for (struct dirent *e; (e = readdir(dir));) {
+                uint32_t pid;
+
+                if (parse_u32(e->d_name, INT32_MAX, &pid) < 0 || pid == 0)
+                        continue;
+                r = f((pid_t) pid, userdata);
+                if (r != 0)
+                        return r;
+        }
+        return 0;
+}
+
+void process_name(pid_t pid, char ret[static 16]) {
+        char path[64];
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/comm", (int) pid);
+        read_line(path, ret, 16);
+        if (!*ret)
+                (void) snprintf(ret, 16, "?");
+}
+
+/* Calls f with the target of each open file of a process that lies in /dev or is named as one of ours, until non-zero.
+ * By the link's text first: stat(2) of any other file may hang, on a dead NFS server for one. */
+static int for_each_open_device(pid_t pid, int (*f)(const char *target, const struct stat *st, void *userdata), void *userdata) {
+        _cleanup_closedir_ DIR *dir = open_directory("/proc/%d/fd", (int) pid);
+        int r;
+
+        for (struct dirent *e; dir && (e = readdir(dir));) {
+                char target[4096];
+                struct stat st;
+                ssize_t n;
+
+                n = readlinkat(dirfd(dir), e->d_name, target, sizeof(target) - 1);
+                if (n <= 0)
+                        continue;
+                target[n] = 0;
+                if ((strncmp(target, "/dev/", 5) != 0 && !strstr(target, "/ublk")) || fstatat(dirfd(dir), e->d_name, &st, 0) < 0)
+                        continue;
+                r = f(target, &st, userdata);
+                if (r != 0)
+                        return r;
+        }
+        return 0;
+}
+
+static int is_of_disk(const char *target, const struct stat *st, void *userdata) {
+        (void) target;
+        return S_ISBLK(st->st_mode) && disk_has_number(userdata, st->st_rdev);
+}
+
+typedef struct Scan {
+        Holders *holders;
+        const Disk *disk;
+} Scan;
+
+static int add_opener(pid_t pid, void *userdata) {
+        const Scan *scan = userdata;
+        char comm[16], node[32];
+
+        if (pid == getpid() || for_each_open_device(pid, is_of_disk, (void *) scan->disk) == 0)
+                return 0;
+        process_name(pid, comm);
+        (void) snprintf(node, sizeof(node), "/dev/ublkb%u", scan->disk->id);
+        return holders_add(scan->holders, HOLDER_PROCESS, node, pid, comm);
+}
+
+int holders_add_openers(Holders *h, const Disk *d) {
+        return for_each_process(add_opener, &(Scan) { .holders = h, .disk = d });
+}
+
+static int add_mounts_of(pid_t pid, void *userdata) {
+        const Scan *scan = userdata;
+        _cleanup_free_ char *path = NULL, *text = NULL;
+
+        if (config_path(&path, "/proc/%d/mountinfo", (int) pid) < 0 || read_file(path, MAX_MOUNTINFO, &text, NULL) < 0)
+                return 0; /* gone in the meantime */
+        return holders_add_mounts(scan->holders, scan->disk, text);
+}
+
+int holders_add_foreign_mounts(Holders *h, const Disk *d) {
+        return for_each_process(add_mounts_of, &(Scan) { .holders = h, .disk = d });
+}
+
+typedef struct NodeScan {
+        const char *node;
+        char *text;
+} NodeScan;
+
+static int is_node(const char *target, const struct stat *st, void *userdata) {
+        const char *node = userdata;
+        size_t n = strlen(node);
+
+        (void) st;
+        return strncmp(target, node, n) == 0 && (target[n] == 0 || streq(target + n, " (deleted)"));
+}
+
+static int add_node_opener(pid_t pid, void *userdata) {
+        NodeScan *scan = userdata;
+        _cleanup_free_ char *before = NULL;
+        char comm[16];
+        int r;
+
+        if (for_each_open_device(pid, is_node, (void *) scan->node) == 0)
+                return 0;
+        process_name(pid, comm);
+        before = TAKE_PTR(scan->text);
+        r = xasprintf(&scan->text, "%s%s%s (pid %d)", before ? before : "", before ? ", " : "", comm, (int) pid);
+        return r < 0 ? r : 0;
+}
+
+int node_openers_describe(const char *node, char **ret) {
+        NodeScan scan = { .node = node };
+        bool found;
+        int r;
+
+        r = for_each_process(add_node_opener, &scan);
+        found = scan.text;
+        if (r >= 0 && !found)
+                r = xstrdup("no process that can be seen: a ring or a mapping, perhaps", &scan.text);
+        if (r < 0) {
+                free(scan.text);
+                return r;
+        }
+        *ret = scan.text;
+        return found;
+}

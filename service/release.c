@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+#include "service/release.h"
+
+#include "service/control.h"
+#include "service/holders-scan.h"
+#include "service/log.h"
+#include "service/marker.h"
+#include "service/probe.h"
+
+#include <time.h>
+
+/* After the death of a worker, 6.12 ends its device in a work item of its own. */
+#define SETTLE_USEC (2 * USEC_PER_SEC)
+#define EXIT_STOPPED 76 /* of the worker: its device was stopped while it served */
+
+/* Waits as long as the device is live; nothing tells when that changes. */
+static int get_settled_info(Control *c, uint32_t id, struct ublk_dev_info *ret) {
+        uint64_t deadline = now_usec() + SETTLE_USEC;
+        int r;
+
+        for (;;) {
+                r = control_get_info(c, id, ret);
+                if (r < 0 || ret->state != UBLK_S_DEV_LIVE || now_usec() >= deadline)
+                        return r;
+                (void) nanosleep(&(struct timespec) { .tv_nsec = 20 * 1000 * 1000 }, NULL);
+        }
+}
+
+static void drop_marker(uint32_t id) {
+        int r;
+
+        r = marker_remove(id);
+        if (r < 0)
+                log_warning("Can't remove the udev file of device %u, ignoring: %s", id, strerror(-r));
+}
+
+/* The device is gone, or about to be. Without recovery its data went with the worker, unless somebody had it stopped: an empty
+ * disk must not take its place. has_recovery: -1 if the device is gone, so that only the configuration can say. */
+static void settle_marker(uint32_t id, const DeviceConfig *config, int has_recovery, int exit_status) {
+        int marker, r;
+
+        if (exit_status == EXIT_STOPPED || !config) {
+                drop_marker(id);
+                return;
+        }
+        marker = marker_read(config);
+        if (marker == MARKER_NONE)
+                drop_marker(id); /* of an earlier device */
+        if (marker != MARKER_LIVE)
+                return;
+        if (has_recovery > 0)
+                drop_marker(id); /* stopped by somebody else: the hook has its data */
+        if (has_recovery == 0 || (has_recovery < 0 && config->recovery == RECOVERY_NONE)) {
+                log_error("The data of device %u (%s) went with its worker, as its recovery is none.", id, config->name);
+                r = marker_write(config, /* lost= */ true);
+                if (r < 0)
+                        log_warning("Can't note that the data of device %u is lost, ignoring: %s", id, strerror(-r));
+        }
+}
+
+static int release_dead(Control *c, uint32_t id, Failure *f) {
+        int r;
+
+        r = control_delete(c, id);
+        if (r < 0 && r != -ENODEV)
+                return failure_set(f, FAILURE_KERNEL, -r, "the kernel did not delete device %u: %s", id, strerror(-r));
+        log_info("Device %u is deleted.", id);
+        return 0;
+}
+
+int release_device(uint32_t id, int exit_status, Failure *f) {
+        _cleanup_(device_config_freep) DeviceConfig *config = NULL;
+        _cleanup_(control_freep) Control *c = NULL;
+        _cleanup_free_ char *message = NULL;
+        struct ublk_dev_info info;
+        int r, has_recovery;
+
+        (void) device_config_load(id, &config, &message); /* it may be gone or wrong; the device is what counts */
+        r = probe_open_control(&c, f);
+        if (r < 0)
+                return r;
+        r = control_get_info(c, id, &info);
+        if (r == -ENODEV) {
+                settle_marker(id, config, -1, exit_status);
+                return 0;
+        }
+        if (r < 0)
+                return failure_set(f, FAILURE_KERNEL, -r, "the kernel does not tell the state of device %u: %s", id, strerror(-r));
+        if (!kernel_tag_is_ours(info.ublksrv_flags) || (config && info.ublksrv_flags != device_config_kernel_tag(config)))
+                return 0;
+        has_recovery = (info.flags & UBLK_F_USER_RECOVERY) != 0;
+        if (!has_recovery)
+                r = get_settled_info(c, id, &info);
+        if (r >= 0 && info.state != UBLK_S_DEV_DEAD) {
+                log_info("Device %u is kept and waits for its next worker.", id);
+                return 0;
+        }
+        settle_marker(id, config, has_recovery, exit_status);
+        return r == -ENODEV ? 0 : release_dead(c, id, f);
+}
+
+/* That nobody serves or uses it. */
+static int check_removable(uint32_t id, const struct ublk_dev_info *info, Failure *f) {
+        _cleanup_(holders_done) Holders h = HOLDERS_NULL;
+        _cleanup_free_ char *text = NULL, *server = NULL;
+        char node[32];
+        int r;
+
+        (void) snprintf(node, sizeof(node), "/dev/ublkc%u", id);
+        r = node_openers_describe(node, &server);
+        if (r > 0 && info->state == UBLK_S_DEV_LIVE)
+                return failure_set(f, FAILURE_BUSY, EBUSY, "/dev/ublkb%u is live, served by %s: stop its unit first", id, server);
+        if (r >= 0)
+                r = holders_find_lasting(id, &h);
+        if (r >= 0)
+                r = holders_describe(&h, &text);
+        if (r < 0)
+                return failure_set(f, FAILURE_WORKER, -r, "can't tell who uses /dev/ublkb%u: %s", id, strerror(-r));
+        if (h.n > 0)
+                return failure_set(f, FAILURE_BUSY, EBUSY, "/dev/ublkb%u is in use: %s", id, text);
+        return 0;
+}
+
+static int remove_from_kernel(Control *c, uint32_t id, Failure *f) {
+        uint64_t deadline = now_usec() + SETTLE_USEC;
+        struct ublk_dev_info info;
+        int r;
+
+        r = control_stop(c, id, CONTROL_TIMEOUT_USEC);
+        if (r >= 0)
+                r = control_delete(c, id);
+        if (r < 0 && r != -ENODEV)
+                return failure_set(f, FAILURE_KERNEL, -r, "the kernel did not delete device %u: %s", id, strerror(-r));
+        /* So that its id can be used again at once; that it can't be is no error. */
+        while (control_get_info(c, id, &info) >= 0 && now_usec() < deadline)
+                (void) nanosleep(&(struct timespec) { .tv_nsec = 5 * 1000 * 1000 }, NULL);
+        return 0;
+}
+
+int remove_device(uint32_t id, Failure *f) {
+        _cleanup_(control_freep) Control *c = NULL;
+        struct ublk_dev_info info;
+        int r;
+
+        r = probe_open_control(&c, f);
+        if (r < 0)
+                return r;
+        r = get_settled_info(c, id, &info);
+        if (r == -ENODEV) {
+                drop_marker(id);
+                return 0;
+        }
+        if (r < 0)
+                return failure_set(f, FAILURE_KERNEL, -r, "the kernel does not tell the state of device %u: %s", id, strerror(-r));
+        if (!kernel_tag_is_ours(info.ublksrv_flags))
+                return failure_set(f, FAILURE_ARGUMENTS, EPERM, "/dev/ublkb%u belongs to another program", id);
+        r = check_removable(id, &info, f);
+        if (r < 0)
+                return r;
+        r = remove_from_kernel(c, id, f);
+        if (r < 0)
+                return r;
+        drop_marker(id);
+        log_info("Device %u is deleted.", id);
+        return 0;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * The verbs `release` and `remove`. `release` is ExecStopPost= of a device's unit: the worker is gone, and what is deleted is only
+ * what the kernel has ended already. `remove` is the manager's last resort for a device of ours that no worker serves.
+ */
+
+#include "service/failure.h"
+
+/* exit_status: of the worker, -1 if it was killed or never ran. */
+int release_device(uint32_t id, int exit_status, Failure *f);
+
+/* FAILURE_BUSY, naming who, while it is served or in use. No error if there is no such device. */
+int remove_device(uint32_t id, Failure *f);

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * A private bus with a mock of systemd and a real ublk-rubyd on it, below a directory of its own, for one test. The bus'
+ * policy is the system's default with our org.ublk.conf; the user who runs the test takes root's place.
+ */
+
+#include "service/util.h"
+
+#include <glib.h>
+#include <systemd/sd-bus.h>
+
+typedef struct Fixture {
+        char *root;
+        GPid daemon, systemd, manager;
+        sd_bus *bus;
+        sd_bus_error error; /* of the last call */
+        char *text;         /* fixture_get_string's last */
+} Fixture;
+
+void fixture_set_up(Fixture *f, gconstpointer data);
+void fixture_tear_down(Fixture *f, gconstpointer data);
+/* g_test_add with both of the above. */
+#define fixture_add(path, function) g_test_add(path, Fixture, NULL, fixture_set_up, function, fixture_tear_down)
+
+/* trusted_uid: who may change anything. Returns once the name is on the bus. */
+void fixture_start_manager(Fixture *f, uid_t trusted_uid);
+void fixture_stop_manager(Fixture *f);
+
+/* Files below the root, with their directories. */
+void fixture_write(Fixture *f, const char *path, const char *text);
+bool fixture_has(Fixture *f, const char *path);
+void fixture_unlink(Fixture *f, const char *path);
+
+/* A method of org.ublk.Manager, or of org.ublk.Device where path is one. Replaces f->error; *ret may be NULL. */
+int fixture_call(Fixture *f, const char *path, const char *method, sd_bus_message **ret, const char *types, ...);
+/* CreateDevice with one option; type 0: none. The path is owned by the caller, NULL on an error. */
+char *fixture_create(Fixture *f, const char *name, const char *hook);
+int fixture_create_option(Fixture *f, const char *name, const char *hook, const char *key, const char *type, ...);
+void fixture_assert_error(Fixture *f, int r, const char *name, const char *part);
+
+/* Properties of a device, or of the manager for path NULL. */
+const char *fixture_get_string(Fixture *f, const char *path, const char *property);
+uint64_t fixture_get_number(Fixture *f, const char *path, const char *property, char type);
+/* Waits up to 5 s for it. */
+void fixture_wait_state(Fixture *f, const char *path, const char *state);
+
+/* org.ublk.Mock of mock-systemd.c. */
+void fixture_set_unit(Fixture *f, const char *unit, const char *active, const char *sub, const char *result, const char *status);
+/* The jobs asked for since the last call; owned by the caller. */
+char *fixture_calls(Fixture *f);
+bool fixture_is_enabled(Fixture *f, const char *unit);

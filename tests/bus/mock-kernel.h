@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/* What kernel, worker and ublk-ruby-control would leave below the test's root: sysfs, the worker's socket, results. */
+
+#include "service/device.h"
+
+#include <systemd/sd-event.h>
+
+void kernel_set_root(const char *root);
+/* Whether the test has put such a file below the root; NAME, or NAME-ID. */
+bool kernel_flag(const char *name);
+bool kernel_device_flag(const char *name, uint32_t id);
+
+/* sysfs and marker of a live device; its size is the argument "size". */
+void kernel_add(const DeviceConfig *c);
+void kernel_remove(uint32_t id);
+
+/* Answers HELLO as the device's worker. */
+void worker_listen(sd_event *event, const DeviceConfig *c);
+
+void control_answer(const char *instance, const char *json);
+void control_answer_probe(const char *instance);
+void control_answer_holders(const char *instance, uint32_t id);

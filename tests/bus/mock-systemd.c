@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * org.freedesktop.systemd1 for tests on a private bus: just what ublk-rubyd uses of it, in the order in which systemd sends
+ * its messages. "Starting" a device's unit reads the device's file below --root and makes there what worker and
+ * kernel would make; the hook's name decides how it goes:
+ *
+ *     broken   fails with a failure text of the hook, and stays in auto-restart, as with Restart=always
+ *     silent   fails without a word
+ *     slow     takes 300 ms
+ *     none     as any other, but its worker says that its recovery is none
+ *
+ * Files below the root steer the rest: holders-N (JSON array), keep-N (the stop leaves the device quiesced),
+ * refuse-restart, unsupported (reason), no-answer (control writes nothing). Interface org.ublk.Mock sets a unit's state.
+ */
+
+#include "mock-kernel.h"
+#include "service/log.h"
+#include "service/marker.h"
+#include "service/paths.h"
+
+#include <systemd/sd-bus.h>
+#include <systemd/sd-event.h>
+
+#define MANAGER "org.freedesktop.systemd1.Manager"
+#define UNIT "org.freedesktop.systemd1.Unit"
+#define SERVICE "org.freedesktop.systemd1.Service"
+#define PREFIX "/org/freedesktop/systemd1/unit"
+#define MAX_UNITS 256
+
+typedef struct Unit {
+        char name[64];
+        char active_state[32], sub_state[32], result[32];
+        char status_text[2048];
+        int status_errno;
+        uint32_t main_pid, n_restarts;
+        bool enabled;
+} Unit;
+
+static Unit units[MAX_UNITS];
+static size_t n_units;
+static char calls[16384]; /* "StartUnit ublk-ruby-device@0.service\n…" */
+static sd_bus *bus;
+static sd_event *event;
+static uint32_t last_job, last_pid = 1000;
+
+static Unit *unit_get(const char *name, bool load) {
+        for (size_t i = 0; i < n_units; i++)
+                if (streq(units[i].name, name))
+                        return &units[i];
+        if (!load || n_units >= MAX_UNITS)
+                return NULL;
+        Unit *u = &units[n_units++];
+        *u = (Unit) { .active_state = "inactive", .sub_state = "dead", .result = "success" };
+        snprintf(u->name, sizeof(u->name), "%s", name);
+        return u;
+}
+
+static void unit_set(Unit *u, const char *active, const char *sub, const char *result, const char *status) {
+        _cleanup_free_ char *path = NULL;
+
+        snprintf(u->active_state, sizeof(u->active_state), "%s", active);
+        snprintf(u->sub_state, sizeof(u->sub_state), "%s", sub);
+        snprintf(u->result, sizeof(u->result), "%s", result);
+        snprintf(u->status_text, sizeof(u->status_text), "%s", status);
+        u->main_pid = streq(active, "active") ? u->main_pid ? u->main_pid : ++last_pid : 0;
+        if (sd_bus_path_encode(PREFIX, u->name, &path) < 0)
+                return;
+        /* systemd's order: the type's own interface first. */
+        sd_bus_emit_properties_changed(bus, path, SERVICE, "Result", "StatusText", "StatusErrno", "MainPID", "NRestarts", NULL);
+        sd_bus_emit_properties_changed(bus, path, UNIT, "ActiveState", "SubState", NULL);
+}
+
+static bool device_of(const Unit *u, uint32_t *ret_id) {
+        return sscanf(u->name, "ublk-ruby-device@%u.service", ret_id) == 1;
+}
+
+typedef struct Job {
+        uint32_t id;
+        Unit *unit;
+        char path[64];
+} Job;
+
+static void job_removed(const Job *j, const char *result) {
+        sd_bus_emit_signal(bus, "/org/freedesktop/systemd1", MANAGER, "JobRemoved", "uoss", j->id, j->path, j->unit->name, result);
+}
+
+static const char *start_device(Unit *u, uint32_t id) {
+        _cleanup_(device_config_freep) DeviceConfig *c = NULL;
+        _cleanup_free_ char *message = NULL, *text = NULL;
+
+        if (device_config_load(id, &c, &message) < 0) {
+                unit_set(u, "failed", "failed", "exit-code", "");
+                return "failed";
+        }
+        if (streq(c->hook, "broken")) {
+                Failure f = FAILURE_NULL;
+                failure_set(&f, FAILURE_HOOK, ENOENT, "No such file or directory @ rb_sysopen - /nowhere");
+                failure_set_origin(&f, "Errno::ENOENT", "/hooks/broken.rb", 7);
+                failure_to_text(&f, &text);
+                failure_done(&f);
+                u->n_restarts++;
+                unit_set(u, "activating", "auto-restart", "exit-code", text);
+                return "failed";
+        }
+        if (streq(c->hook, "silent")) {
+                unit_set(u, "failed", "failed", "exit-code", "");
+                return "failed";
+        }
+        kernel_add(c);
+        worker_listen(event, c);
+        unit_set(u, "active", "running", "success", "");
+        return "done";
+}
+
+static const char *stop_unit(Unit *u) {
+        uint32_t id;
+
+        if (device_of(u, &id) && streq(u->active_state, "active") && !kernel_device_flag("keep", id))
+                kernel_remove(id);
+        unit_set(u, "inactive", "dead", "success", u->status_text);
+        return "done";
+}
+
+/* What ublk-ruby-control would do and answer. */
+static const char *run_control(Unit *u) {
+        char instance[64];
+        uint32_t id = 0;
+
+        if (sscanf(u->name, "ublk-ruby-control@%63[^.].service", instance) != 1)
+                return "failed";
+        if (kernel_flag("no-answer"))
+                return "failed";
+        if (streq(instance, "probe"))
+                control_answer_probe(instance);
+        else if (sscanf(instance, "holders-%u", &id) == 1)
+                control_answer_holders(instance, id);
+        else if (sscanf(instance, "remove-%u", &id) == 1) {
+                kernel_remove(id);
+                control_answer(instance, "{\"error\":0}");
+        } else
+                return "failed";
+        return "done";
+}
+
+static const char *start_unit(Unit *u) {
+        uint32_t id;
+
+        return device_of(u, &id) ? start_device(u, id) : run_control(u);
+}
+
+static int on_slow_start(sd_event_source *s, uint64_t usec, void *userdata) {
+        Job *j = userdata;
+
+        (void) usec;
+        job_removed(j, start_unit(j->unit));
+        free(j);
+        sd_event_source_unref(s);
+        return 0;
+}
+
+static bool is_slow(const Unit *u) {
+        _cleanup_(device_config_freep) DeviceConfig *c = NULL;
+        _cleanup_free_ char *message = NULL;
+        uint32_t id;
+
+        return device_of(u, &id) && device_config_load(id, &c, &message) >= 0 && streq(c->hook, "slow");
+}
+
+static int method_job(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        const char *verb = sd_bus_message_get_member(m), *name, *mode;
+        Job *j;
+
+        (void) userdata;
+        if (sd_bus_message_read(m, "ss", &name, &mode) < 0)
+                return -EINVAL;
+        snprintf(calls + strlen(calls), sizeof(calls) - strlen(calls), "%s %s\n", verb, name);
+        Unit *u = unit_get(name, true);
+        if (!u)
+                return sd_bus_error_set(e, "org.freedesktop.systemd1.NoSuchUnit", "Too many units.");
+        j = calloc(1, sizeof(Job));
+        *j = (Job) { .id = ++last_job, .unit = u };
+        snprintf(j->path, sizeof(j->path), "/org/freedesktop/systemd1/job/%u", j->id);
+        sd_bus_reply_method_return(m, "o", j->path);
+        if (!streq(verb, "StopUnit") && is_slow(u)) {
+                unit_set(u, "activating", "start", "success", "");
+                sd_event_add_time_relative(event, &(sd_event_source *) { NULL }, CLOCK_MONOTONIC, 300 * USEC_PER_MSEC, 1,
+                                           on_slow_start, j);
+                return 1;
+        }
+        if (streq(verb, "StopUnit"))
+                job_removed(j, stop_unit(u));
+        else if (streq(verb, "RestartUnit") && kernel_flag("refuse-restart")) {
+                unit_set(u, "activating", "auto-restart", "exit-code", "{\"kind\":\"hook\",\"class\":\"RuntimeError\",\"message\":\"not today\"}");
+                job_removed(j, "failed");
+        } else {
+                u->main_pid = 0;
+                job_removed(j, start_unit(u));
+        }
+        free(j);
+        return 1;
+}
+
+static int method_reset_failed(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        const char *name;
+
+        (void) userdata;
+        if (sd_bus_message_read(m, "s", &name) < 0)
+                return -EINVAL;
+        Unit *u = unit_get(name, false);
+        if (!u)
+                return sd_bus_error_set(e, "org.freedesktop.systemd1.NoSuchUnit", "Not loaded.");
+        if (streq(u->active_state, "failed"))
+                unit_set(u, "inactive", "dead", "success", "");
+        return sd_bus_reply_method_return(m, NULL);
+}
+
+static int method_list(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        sd_bus_message *reply;
+
+        (void) userdata, (void) e;
+        sd_bus_message_new_method_return(m, &reply);
+        sd_bus_message_open_container(reply, 'a', "(ssssssouso)");
+        for (size_t i = 0; i < n_units; i++)
+                if (strncmp(units[i].name, "ublk-ruby-device@", 17) == 0)
+                        sd_bus_message_append(reply, "(ssssssouso)", units[i].name, "", "loaded", units[i].active_state,
+                                              units[i].sub_state, "", "/", 0, "", "/");
+        sd_bus_message_close_container(reply);
+        int r = sd_bus_send(bus, reply, NULL);
+        sd_bus_message_unref(reply);
+        return r < 0 ? r : 1;
+}
+
+static int method_enable(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        bool enable = streq(sd_bus_message_get_member(m), "EnableUnitFiles");
+        const char *name;
+
+        (void) userdata, (void) e;
+        sd_bus_message_enter_container(m, 'a', "s");
+        while (sd_bus_message_read(m, "s", &name) > 0)
+                unit_get(name, true)->enabled = enable;
+        return enable ? sd_bus_reply_method_return(m, "ba(sss)", true, 0) : sd_bus_reply_method_return(m, "a(sss)", 0);
+}
+
+static int method_nothing(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        (void) userdata, (void) e;
+        return sd_bus_reply_method_return(m, NULL);
+}
+
+static const sd_bus_vtable manager_vtable[] = {
+        SD_BUS_VTABLE_START(0),
+        SD_BUS_METHOD("Subscribe", "", "", method_nothing, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD("StartUnit", "ss", "o", method_job, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD("StopUnit", "ss", "o", method_job, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD("RestartUnit", "ss", "o", method_job, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD("ResetFailedUnit", "s", "", method_reset_failed, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD("ListUnitsByPatterns", "asas", "a(ssssssouso)", method_list, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD("EnableUnitFiles", "asbb", "ba(sss)", method_enable, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD("DisableUnitFiles", "asb", "a(sss)", method_enable, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_VTABLE_END,
+};
+
+/* org.ublk.Mock: what a test does to systemd behind the manager's back. */
+static int method_set(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        const char *name, *active, *sub, *result, *status;
+        bool known;
+
+        (void) userdata, (void) e;
+        if (sd_bus_message_read(m, "sssss", &name, &active, &sub, &result, &status) < 0)
+                return -EINVAL;
+        known = unit_get(name, false) != NULL;
+        Unit *u = unit_get(name, true);
+        if (!known)
+                sd_bus_emit_signal(bus, "/org/freedesktop/systemd1", MANAGER, "UnitNew", "so", name, "/ignored");
+        if (streq(sub, "auto-restart"))
+                u->n_restarts++;
+        unit_set(u, active, sub, result, status);
+        return sd_bus_reply_method_return(m, NULL);
+}
+
+static int method_calls(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        (void) userdata, (void) e;
+        int r = sd_bus_reply_method_return(m, "s", calls);
+        calls[0] = 0;
+        return r;
+}
+
+static int method_is_enabled(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        const char *name;
+
+        (void) userdata, (void) e;
+        if (sd_bus_message_read(m, "s", &name) < 0)
+                return -EINVAL;
+        Unit *u = unit_get(name, false);
+        return sd_bus_reply_method_return(m, "b", u && u->enabled);
+}
+
+static const sd_bus_vtable mock_vtable[] = {
+        SD_BUS_VTABLE_START(0),
+        SD_BUS_METHOD("Set", "sssss", "", method_set, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD("Calls", "", "s", method_calls, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD("IsEnabled", "s", "b", method_is_enabled, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_VTABLE_END,
+};
+
+static int get_field(sd_bus *b, const char *path, const char *interface, const char *property, sd_bus_message *reply,
+                     void *userdata, sd_bus_error *e) {
+        Unit *u = userdata;
+        const char *s = streq(property, "ActiveState") ? u->active_state : streq(property, "SubState") ? u->sub_state :
+                        streq(property, "Result") ? u->result : streq(property, "StatusText") ? u->status_text : u->name;
+
+        (void) b, (void) path, (void) interface, (void) e;
+        return sd_bus_message_append(reply, "s", s);
+}
+
+static const sd_bus_vtable unit_vtable[] = {
+        SD_BUS_VTABLE_START(0),
+        SD_BUS_PROPERTY("Id", "s", get_field, 0, SD_BUS_VTABLE_PROPERTY_CONST),
+        SD_BUS_PROPERTY("ActiveState", "s", get_field, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("SubState", "s", get_field, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_VTABLE_END,
+};
+static const sd_bus_vtable service_vtable[] = {
+        SD_BUS_VTABLE_START(0),
+        SD_BUS_PROPERTY("Result", "s", get_field, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("StatusText", "s", get_field, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("StatusErrno", "i", NULL, offsetof(Unit, status_errno), SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("MainPID", "u", NULL, offsetof(Unit, main_pid), SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("NRestarts", "u", NULL, offsetof(Unit, n_restarts), SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_VTABLE_END,
+};
+
+static int find_unit(sd_bus *b, const char *path, const char *interface, void *userdata, void **ret, sd_bus_error *e) {
+        _cleanup_free_ char *name = NULL;
+
+        (void) b, (void) interface, (void) userdata, (void) e;
+        if (sd_bus_path_decode(path, PREFIX, &name) <= 0)
+                return 0;
+        *ret = unit_get(name, true);
+        return *ret != NULL;
+}
+
+int main(int argc, char **argv) {
+        int r;
+
+        if (argc != 2)
+                return 2;
+        log_setup("mock-systemd");
+        config_set_root(argv[1]);
+        kernel_set_root(argv[1]);
+        r = sd_event_default(&event);
+        if (r >= 0)
+                r = sd_bus_open_system(&bus);
+        if (r >= 0)
+                r = sd_bus_attach_event(bus, event, 0);
+        if (r >= 0)
+                r = sd_bus_add_object_vtable(bus, NULL, "/org/freedesktop/systemd1", MANAGER, manager_vtable, NULL);
+        if (r >= 0)
+                r = sd_bus_add_object_vtable(bus, NULL, "/org/freedesktop/systemd1", "org.ublk.Mock", mock_vtable, NULL);
+        if (r >= 0)
+                r = sd_bus_add_fallback_vtable(bus, NULL, PREFIX, UNIT, unit_vtable, find_unit, NULL);
+        if (r >= 0)
+                r = sd_bus_add_fallback_vtable(bus, NULL, PREFIX, SERVICE, service_vtable, find_unit, NULL);
+        if (r >= 0)
+                r = sd_bus_request_name(bus, "org.freedesktop.systemd1", 0);
+        if (r < 0)
+                return log_error_errno(r, "No bus") < 0;
+        sd_bus_set_exit_on_disconnect(bus, true);
+        (void) sd_event_loop(event);
+        return 0;
+}

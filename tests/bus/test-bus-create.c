@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+
+/* CreateDevice: what it makes, what it refuses, and that nothing is left behind when it fails. */
+
+#include "bus-fixture.h"
+
+#define INVALID_ARGS "org.freedesktop.DBus.Error.InvalidArgs"
+
+static void assert_nothing_left(Fixture *f) {
+        g_assert_cmpuint(fixture_get_number(f, NULL, "DeviceCount", 'u'), ==, 0);
+        g_assert_false(fixture_has(f, "run/ublk-ruby/devices/0.conf"));
+        g_assert_false(fixture_has(f, "etc/ublk-ruby/devices/0.conf"));
+        g_assert_false(fixture_has(f, "run/ublk-ruby/nodes/ublkb0.env"));
+        g_assert_false(fixture_has(f, "sys/class/ublk-char/ublkc0"));
+}
+
+static void test_create(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory"), *second = NULL;
+
+        (void) data;
+        g_assert_cmpstr(path, ==, "/org/ublk/device/0");
+        g_assert_cmpstr(fixture_get_string(f, path, "Name"), ==, "disk0");
+        g_assert_cmpstr(fixture_get_string(f, path, "Node"), ==, "/dev/ublkb0");
+        g_assert_cmpstr(fixture_get_string(f, path, "Hook"), ==, "memory");
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+        g_assert_cmpstr(fixture_get_string(f, path, "Recovery"), ==, "reissue");
+        g_assert_cmpstr(fixture_get_string(f, path, "DataPath"), ==, "string");
+        g_assert_cmpstr(fixture_get_string(f, path, "Unit"), ==, "ublk-ruby-device@0.service");
+        g_assert_cmpstr(fixture_get_string(f, path, "LastError"), ==, "");
+        g_assert_cmpuint(fixture_get_number(f, path, "Size", 't'), ==, 1048576);
+        g_assert_cmpuint(fixture_get_number(f, path, "BlockSize", 'u'), ==, 4096);
+        g_assert_cmpuint(fixture_get_number(f, path, "Depth", 'u'), ==, 128);
+        g_assert_cmpuint(fixture_get_number(f, path, "WorkerPID", 'u'), >, 0);
+        g_assert_cmpuint(fixture_get_number(f, path, "CreationTimestamp", 't'), >, 0);
+        g_assert_cmpuint(fixture_get_number(f, path, "Persistent", 'b'), ==, 0);
+        g_assert_true(fixture_has(f, "run/ublk-ruby/devices/0.conf"));
+        second = fixture_create(f, "disk1", "memory");
+        g_assert_cmpstr(second, ==, "/org/ublk/device/1");
+}
+
+static void test_persistent(Fixture *f, gconstpointer data) {
+        (void) data;
+        g_assert_cmpint(fixture_create_option(f, "disk0", "memory", "persistent", "b", true), >=, 0);
+        g_assert_true(fixture_has(f, "etc/ublk-ruby/devices/0.conf"));
+        g_assert_true(fixture_is_enabled(f, "ublk-ruby-device@0.service"));
+        g_assert_cmpuint(fixture_get_number(f, "/org/ublk/device/0", "Persistent", 'b'), ==, 1);
+        g_assert_cmpint(fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "disk0", 0), >=, 0);
+        g_assert_false(fixture_is_enabled(f, "ublk-ruby-device@0.service"));
+        assert_nothing_left(f);
+}
+
+static void test_arguments(Fixture *f, gconstpointer data) {
+        sd_bus_message *reply = NULL;
+        const char *s;
+        int64_t x;
+        int b;
+
+        (void) data;
+        g_assert_cmpint(fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "disk0", "memory", 3, "path", "s",
+                                     "/srv/a b\n\\x41.img", "offset", "x", INT64_C(-7), "fast", "b", 1), >=, 0);
+        g_assert_cmpint(sd_bus_get_property(f->bus, "org.ublk", "/org/ublk/device/0", "org.ublk.Device", "Arguments", NULL,
+                                            &reply, "a{sv}"), >=, 0);
+        sd_bus_message_enter_container(reply, 'a', "{sv}");
+        g_assert_cmpint(sd_bus_message_read(reply, "{sv}", NULL, "s", &s), >, 0);
+        g_assert_cmpstr(s, ==, "/srv/a b\n\\x41.img");
+        g_assert_cmpint(sd_bus_message_read(reply, "{sv}", NULL, "x", &x), >, 0);
+        g_assert_cmpint(x, ==, -7);
+        g_assert_cmpint(sd_bus_message_read(reply, "{sv}", NULL, "b", &b), >, 0);
+        g_assert_true(b);
+        sd_bus_message_unref(reply);
+}
+
+static void test_names(Fixture *f, gconstpointer data) {
+        g_autofree char *long_name = g_strnfill(300, 'a'), *path = NULL;
+        const char *names[] = { "", "..", "7", "a/b", "a\nb", long_name, ".hidden", "-x", "a b", "ublkb0", "/dev/ublkb0" };
+
+        (void) data;
+        for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+                int r = fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", names[i], "memory", 0);
+                fixture_assert_error(f, r, INVALID_ARGS, "no name for a device");
+        }
+        assert_nothing_left(f);
+        path = fixture_create(f, "taken", "memory");
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "taken", "memory", 0),
+                             "org.ublk.Error.DeviceExists", "taken");
+}
+
+static void test_options(Fixture *f, gconstpointer data) {
+        (void) data;
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "queues", "u", 0), INVALID_ARGS, "queues");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "queues", "u", 5000), INVALID_ARGS, "number of CPUs");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "depth", "u", 0), INVALID_ARGS, "1 to 4096");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "depth", "u", 5000), INVALID_ARGS, "1 to 4096");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "depth", "s", "5"), INVALID_ARGS, "type u");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "recovery", "s", "maybe"), INVALID_ARGS, "reissue");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "max-io-size", "u", 1000), INVALID_ARGS, "4096");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "id", "u", UINT32_MAX), INVALID_ARGS, "id");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "read-olny", "b", 1), INVALID_ARGS, "read-olny");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "list", "as", 1, "x"), INVALID_ARGS, "list");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "Size", "t", UINT64_C(1)), INVALID_ARGS, "Size");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "processes", "u", 2),
+                             "org.freedesktop.DBus.Error.NotSupported", "processes");
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "memory", 2, "size", "t",
+                                             UINT64_C(1), "size", "t", UINT64_C(2)), INVALID_ARGS, "twice");
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "memory", 2, "depth", "u", 1,
+                                             "depth", "u", 2), INVALID_ARGS, "twice");
+        assert_nothing_left(f);
+}
+
+static void test_id(Fixture *f, gconstpointer data) {
+        (void) data;
+        g_assert_cmpint(fixture_create_option(f, "five", "memory", "id", "u", 5), >=, 0);
+        g_assert_cmpstr(fixture_get_string(f, "/org/ublk/device/5", "Name"), ==, "five");
+        fixture_assert_error(f, fixture_create_option(f, "again", "memory", "id", "u", 5), "org.ublk.Error.DeviceExists", "five");
+        /* A ublk device of somebody else, and a file that this service can't read. */
+        fixture_write(f, "sys/class/ublk-char/ublkc0/dev", "");
+        fixture_write(f, "run/ublk-ruby/devices/1.conf", "garbage");
+        fixture_assert_error(f, fixture_create_option(f, "foreign", "memory", "id", "u", 0), "org.ublk.Error.DeviceExists",
+                             "Id 0 is taken");
+        g_autofree char *path = fixture_create(f, "next", "memory");
+        g_assert_cmpstr(path, ==, "/org/ublk/device/2");
+}
+
+static void test_hooks(Fixture *f, gconstpointer data) {
+        (void) data;
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "nowhere", 0),
+                             "org.ublk.Error.NoSuchHook", "/hooks");
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "/etc/passwd", 0), INVALID_ARGS,
+                             "by name only");
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "../memory", 0), INVALID_ARGS, NULL);
+}
+
+static void test_hook_fails(Fixture *f, gconstpointer data) {
+        g_autofree char *calls = NULL;
+
+        (void) data;
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "broken", 0),
+                             "org.ublk.Error.HookFailed", "Errno::ENOENT");
+        assert_nothing_left(f);
+        /* With Restart=always it would be tried for ever. */
+        calls = fixture_calls(f);
+        g_assert_nonnull(strstr(calls, "StopUnit ublk-ruby-device@0.service"));
+        g_autofree char *path = fixture_create(f, "d", "memory");
+        g_assert_cmpstr(path, ==, "/org/ublk/device/0");
+}
+
+static void test_fails_silently(Fixture *f, gconstpointer data) {
+        (void) data;
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "silent", 0),
+                             "org.ublk.Error.WorkerFailed", "journalctl -u ublk-ruby-device@0.service");
+        assert_nothing_left(f);
+}
+
+static void test_unsupported(Fixture *f, gconstpointer data) {
+        (void) data;
+        fixture_write(f, "unsupported", "The module is not loaded: modprobe ublk_drv");
+        fixture_stop_manager(f);
+        fixture_start_manager(f, getuid());
+        g_assert_cmpuint(fixture_get_number(f, NULL, "Supported", 'b'), ==, 0);
+        g_assert_cmpstr(fixture_get_string(f, NULL, "UnsupportedReason"), ==, "The module is not loaded: modprobe ublk_drv");
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "memory", 0),
+                             "org.ublk.Error.NoKernelSupport", "modprobe ublk_drv");
+        assert_nothing_left(f);
+        /* Loaded meanwhile: found without a restart. */
+        fixture_unlink(f, "unsupported");
+        g_autofree char *path = fixture_create(f, "d", "memory");
+        g_assert_nonnull(path);
+        g_assert_cmpuint(fixture_get_number(f, NULL, "Supported", 'b'), ==, 1);
+}
+
+static int on_reply(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        char **result = userdata;
+
+        (void) error;
+        *result = g_strdup(sd_bus_message_is_method_error(m, NULL) ? sd_bus_message_get_error(m)->name : "ok");
+        return 0;
+}
+
+/* Two at once with one name; and the loop answers others while they run. */
+static void test_concurrent(Fixture *f, gconstpointer data) {
+        g_autofree char *first = NULL, *second = NULL, *third = NULL;
+        uint64_t before = now_usec();
+
+        (void) data;
+        sd_bus_call_method_async(f->bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", "CreateDevice", on_reply, &first,
+                                 "ssa{sv}", "same", "slow", 0);
+        sd_bus_call_method_async(f->bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", "CreateDevice", on_reply, &second,
+                                 "ssa{sv}", "same", "slow", 0);
+        sd_bus_call_method_async(f->bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", "CreateDevice", on_reply, &third,
+                                 "ssa{sv}", "other", "slow", 0);
+        g_assert_cmpuint(fixture_get_number(f, NULL, "DeviceCount", 'u'), ==, 0);
+        fixture_assert_error(f, fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "same", 0),
+                             "org.ublk.Error.OperationInProgress", "same");
+        g_assert_cmpuint(now_usec() - before, <, 250 * USEC_PER_MSEC);
+        while (!first || !second || !third) {
+                g_assert_cmpint(sd_bus_process(f->bus, NULL), >=, 0);
+                g_assert_cmpint(sd_bus_wait(f->bus, USEC_PER_SEC), >=, 0);
+        }
+        g_assert_cmpstr(first, ==, "ok");
+        g_assert_cmpstr(second, ==, "org.ublk.Error.DeviceExists");
+        g_assert_cmpstr(third, ==, "ok");
+        g_assert_cmpuint(fixture_get_number(f, NULL, "DeviceCount", 'u'), ==, 2);
+}
+
+static void test_limit(Fixture *f, gconstpointer data) {
+        char *results[65] = {};
+        unsigned limited = 0;
+
+        (void) data;
+        for (size_t i = 0; i < ELEMENTSOF(results); i++) {
+                char name[16];
+                snprintf(name, sizeof(name), "d%zu", i);
+                sd_bus_call_method_async(f->bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", "CreateDevice", on_reply,
+                                         &results[i], "ssa{sv}", name, "slow", 0);
+        }
+        for (bool all = false; !all;) {
+                all = true;
+                for (size_t i = 0; i < ELEMENTSOF(results); i++)
+                        all = all && results[i];
+                g_assert_cmpint(sd_bus_process(f->bus, NULL), >=, 0);
+                if (!all)
+                        g_assert_cmpint(sd_bus_wait(f->bus, USEC_PER_SEC), >=, 0);
+        }
+        for (size_t i = 0; i < ELEMENTSOF(results); i++) {
+                limited += streq(results[i], "org.freedesktop.DBus.Error.LimitsExceeded");
+                g_free(results[i]);
+        }
+        g_assert_cmpuint(limited, ==, 1);
+}
+
+/* Whoever asked has gone: the device is made all the same. */
+static void test_client_leaves(Fixture *f, gconstpointer data) {
+        sd_bus *bus;
+
+        (void) data;
+        g_assert_cmpint(sd_bus_open_system(&bus), >=, 0);
+        sd_bus_call_method_async(bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", "CreateDevice", NULL, NULL, "ssa{sv}",
+                                 "orphan", "slow", 0);
+        sd_bus_flush(bus);
+        /* Past the question who it is that calls. */
+        for (int i = 0; i < 500 && !fixture_has(f, "run/ublk-ruby/devices/0.conf"); i++)
+                g_usleep(1000);
+        sd_bus_flush_close_unref(bus);
+        for (int i = 0; i < 500 && fixture_get_number(f, NULL, "DeviceCount", 'u') == 0; i++)
+                g_usleep(10000);
+        g_assert_cmpstr(fixture_get_string(f, "/org/ublk/device/0", "State"), ==, "live");
+}
+
+int main(int argc, char **argv) {
+        g_test_init(&argc, &argv, NULL);
+        fixture_add("/bus/create/ok", test_create);
+        fixture_add("/bus/create/persistent", test_persistent);
+        fixture_add("/bus/create/arguments", test_arguments);
+        fixture_add("/bus/create/names", test_names);
+        fixture_add("/bus/create/options", test_options);
+        fixture_add("/bus/create/id", test_id);
+        fixture_add("/bus/create/hooks", test_hooks);
+        fixture_add("/bus/create/hook-fails", test_hook_fails);
+        fixture_add("/bus/create/fails-silently", test_fails_silently);
+        fixture_add("/bus/create/unsupported", test_unsupported);
+        fixture_add("/bus/create/concurrent", test_concurrent);
+        fixture_add("/bus/create/limit", test_limit);
+        fixture_add("/bus/create/client-leaves", test_client_leaves);
+        return g_test_run();
+}

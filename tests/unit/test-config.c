@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+#include "service/config.h"
+
+#include <glib.h>
+#include <sys/stat.h>
+
+static DeviceConfig *parse_ok(const char *text) {
+        _cleanup_free_ char *message = NULL;
+        DeviceConfig *c = NULL;
+
+        g_assert_cmpint(device_config_parse(3, text, &c, &message), ==, 0);
+        g_assert_nonnull(c);
+        return c;
+}
+
+static void assert_refused(const char *text, const char *expected) {
+        _cleanup_free_ char *message = NULL;
+        DeviceConfig *c = NULL;
+
+        g_assert_cmpint(device_config_parse(3, text, &c, &message), ==, -EBADMSG);
+        g_assert_null(c);
+        g_assert_nonnull(message);
+        if (!strstr(message, expected))
+                g_error("\"%s\" does not say \"%s\"", message, expected);
+}
+
+#define HEAD "[Device]\nName=a\nHook=b\n"
+
+static void test_defaults(void) {
+        _cleanup_(device_config_freep) DeviceConfig *c = parse_ok(HEAD);
+
+        g_assert_cmpuint(c->id, ==, 3);
+        g_assert_cmpstr(c->name, ==, "a");
+        g_assert_cmpstr(c->hook, ==, "b");
+        g_assert_null(c->class_name);
+        g_assert_cmpuint(c->queues, ==, 1);
+        g_assert_cmpuint(c->depth, ==, 128);
+        g_assert_cmpuint(c->max_io_size, ==, 524288);
+        g_assert_true(c->mlock);
+        g_assert_false(c->read_only);
+        g_assert_cmpint(c->recovery, ==, RECOVERY_DEFAULT);
+        g_assert_cmpstr(c->data_path, ==, "auto");
+        g_assert_cmpuint(c->start_timeout_usec, ==, 20 * USEC_PER_SEC);
+}
+
+static void test_round_trip(void) {
+        _cleanup_(device_config_freep) DeviceConfig *a = device_config_new(3), *b = NULL;
+        _cleanup_free_ char *text = NULL, *again = NULL;
+
+        g_assert_cmpint(device_config_set(a, "Name", "disk-0.x", NULL), ==, 0);
+        g_assert_cmpint(device_config_set(a, "Hook", "file", NULL), ==, 0);
+        g_assert_cmpint(device_config_set(a, "Class", "My::Disk", NULL), ==, 0);
+        g_assert_cmpint(device_config_set(a, "Queues", "4", NULL), ==, 0);
+        g_assert_cmpint(device_config_set(a, "Recovery", "fail-io", NULL), ==, 0);
+        g_assert_cmpint(device_config_set(a, "OnFailure", "error", NULL), ==, 0);
+        g_assert_cmpint(device_config_set(a, "DataPath", "string", NULL), ==, 0);
+        g_assert_cmpint(device_config_add_argument(a, "size", 't', "18446744073709551615"), ==, 0);
+        g_assert_cmpint(device_config_add_argument(a, "path", 's', "a=b\n[Device]\\x\x7f ü:"), ==, 0);
+        g_assert_cmpint(device_config_add_argument(a, "empty", 's', ""), ==, 0);
+        g_assert_cmpint(device_config_serialize(a, &text), ==, 0);
+
+        b = parse_ok(text);
+        g_assert_cmpint(b->recovery, ==, RECOVERY_FAIL_IO);
+        g_assert_true(b->fail_on_failure);
+        g_assert_cmpuint(b->n_arguments, ==, 3);
+        g_assert_cmpstr(b->arguments[1].name, ==, "path");
+        g_assert_cmpint(b->arguments[1].type, ==, 's');
+        g_assert_cmpstr(b->arguments[1].value, ==, "a=b\n[Device]\\x\x7f ü:");
+        g_assert_cmpint(device_config_serialize(b, &again), ==, 0);
+        g_assert_cmpstr(text, ==, again);
+}
+
+static void test_refused(void) {
+        static const struct {
+                const char *text, *expected;
+        } cases[] = {
+                { "", "Name=" },
+                { "[Device]\nName=a\n", "Hook=" },
+                { "Name=a\n", "before [Device]" },
+                { HEAD "Name=c\n", "twice" },
+                { HEAD "Colour=red\n", "unknown key" },
+                { "[Elsewhere]\n", "unknown section" },
+                { HEAD "nonsense\n", "line 4" },
+                { "[Device]\nName=7\n", "Name must be" },
+                { "[Device]\nName=..\n", "Name must be" },
+                { HEAD "Queues=0\n", "Queues must be" },
+                { HEAD "Depth=4097\n", "1 to 4096" },
+                { HEAD "Depth=-1\n", "1 to 4096" },
+                { HEAD "Depth=12x\n", "1 to 4096" },
+                { HEAD "Depth=99999999999999999999999\n", "1 to 4096" },
+                { HEAD "MaxIOSize=4608\n", "multiple of 4096" },
+                { HEAD "MaxIOSize=67108864\n", "33554432" },
+                { HEAD "Recovery=default\n", "reissue" },
+                { HEAD "DataPath=teleport\n", "string" },
+                { HEAD "Mlock=maybe\n", "yes or no" },
+                { HEAD "Class=lower\n", "Ruby class" },
+                { HEAD "[Arguments]\nsize=1\n", "TYPE:VALUE" },
+                { HEAD "[Arguments]\nsize=z:1\n", "bad name or type" },
+                { HEAD "[Arguments]\nSize=t:1\n", "bad name or type" },
+                { HEAD "[Arguments]\nsize=t:1\nsize=t:2\n", "twice" },
+                { HEAD "[Arguments]\nsize=s:\\x0\n", "\\xNN" },
+                { HEAD "[Arguments]\nsize=s:\\x00\n", "\\xNN" },
+                { HEAD "[Arguments]\nsize=s:\\n\n", "\\xNN" },
+        };
+
+        for (size_t i = 0; i < ELEMENTSOF(cases); i++)
+                assert_refused(cases[i].text, cases[i].expected);
+}
+
+static void test_limits_of_arguments(void) {
+        _cleanup_(device_config_freep) DeviceConfig *c = device_config_new(0);
+        char name[16], *big = g_strnfill(CONFIG_MAX_VALUE + 1, 'x');
+
+        g_assert_cmpint(device_config_add_argument(c, "big", 's', big), ==, -E2BIG);
+        for (int i = 0; i < CONFIG_MAX_ARGUMENTS; i++) {
+                g_snprintf(name, sizeof(name), "a%i", i);
+                g_assert_cmpint(device_config_add_argument(c, name, 's', ""), ==, 0);
+        }
+        g_assert_cmpint(device_config_add_argument(c, "more", 's', ""), ==, -E2BIG);
+        g_assert_cmpint(device_config_add_argument(c, "a1", 's', ""), ==, -E2BIG);
+        g_free(big);
+}
+
+static void test_files(void) {
+        char *root = g_dir_make_tmp("ublk-config-XXXXXX", NULL);
+        _cleanup_(device_config_freep) DeviceConfig *c = parse_ok(HEAD), *loaded = NULL;
+        _cleanup_free_ char *message = NULL, *path = NULL;
+        _cleanup_free_ uint32_t *ids = NULL;
+        size_t n;
+
+        config_set_root(root);
+        g_assert_cmpint(device_config_list(&ids, &n), ==, 0);
+        g_assert_cmpuint(n, ==, 0);
+        g_assert_cmpint(device_config_load(3, &loaded, &message), ==, -ENOENT);
+        g_assert_cmpint(device_config_save(c), ==, 0);
+        c->id = 12;
+        c->persistent = true;
+        g_assert_cmpint(device_config_save(c), ==, 0);
+        g_assert_cmpint(device_config_save(c), ==, 0);
+        /* Not ours: no id, a leading zero, a temporary file. */
+        path = g_strdup_printf("%s/run/ublk-ruby/devices/07.conf", root);
+        g_assert_true(g_file_set_contents(path, "", 0, NULL));
+        free(ids);
+        g_assert_cmpint(device_config_list(&ids, &n), ==, 0);
+        g_assert_cmpuint(n, ==, 2);
+        g_assert_cmpuint(ids[0], ==, 3);
+        g_assert_cmpuint(ids[1], ==, 12);
+        g_assert_cmpint(device_config_load(12, &loaded, &message), ==, 0);
+        g_assert_true(loaded->persistent);
+        g_assert_cmpint(device_config_remove(12), ==, 0);
+        g_assert_cmpint(device_config_remove(12), ==, 0);
+        g_assert_cmpint(device_config_remove(3), ==, 0);
+        config_set_root(NULL);
+        g_free(root);
+}
+
+static void test_kernel_tag(void) {
+        _cleanup_(device_config_freep) DeviceConfig *a = parse_ok(HEAD), *b = parse_ok(HEAD "CreatedUSec=1\n");
+
+        g_assert_true(kernel_tag_is_ours(device_config_kernel_tag(a)));
+        g_assert_cmpuint(device_config_kernel_tag(a), !=, device_config_kernel_tag(b));
+        g_assert_false(kernel_tag_is_ours(0));
+        g_assert_false(kernel_tag_is_ours(UINT64_MAX));
+}
+
+int main(int argc, char *argv[]) {
+        g_test_init(&argc, &argv, NULL);
+        g_test_add_func("/config/defaults", test_defaults);
+        g_test_add_func("/config/round-trip", test_round_trip);
+        g_test_add_func("/config/refused", test_refused);
+        g_test_add_func("/config/limits-of-arguments", test_limits_of_arguments);
+        g_test_add_func("/config/files", test_files);
+        g_test_add_func("/config/kernel-tag", test_kernel_tag);
+        return g_test_run();
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+#include "service/activation.h"
+#include "service/child.h"
+#include "service/control-arguments.h"
+#include "service/worker-link.h"
+
+#include <glib.h>
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+static int parse(ControlArguments *a, const char *line) {
+        _cleanup_free_ char *message = NULL;
+        char **words = g_strsplit(line, " ", 0);
+        int r;
+
+        r = control_arguments_parse(*line ? (int) g_strv_length(words) : 0, words, a, &message);
+        g_assert_true((r < 0) == (message != NULL));
+        g_strfreev(words);
+        return r;
+}
+
+static void test_arguments(void) {
+        ControlArguments a;
+
+        g_assert_cmpint(parse(&a, "probe"), ==, 0);
+        g_assert_cmpint(a.verb, ==, CONTROL_PROBE);
+        g_assert_false(a.json || a.instance);
+        g_assert_cmpint(parse(&a, "probe --json"), ==, 0);
+        g_assert_true(a.json);
+        g_assert_cmpint(parse(&a, "activate 7 1234"), ==, 0);
+        g_assert_cmpint(a.verb, ==, CONTROL_ACTIVATE);
+        g_assert_cmpuint(a.id, ==, 7);
+        g_assert_cmpuint(a.pid, ==, 1234);
+        g_assert_cmpint(parse(&a, "release 1048575"), ==, 0);
+        g_assert_cmpint(parse(&a, "--help"), ==, 0);
+        g_assert_true(a.help);
+        g_assert_cmpint(parse(&a, "--version"), ==, 0);
+        g_assert_true(a.version);
+}
+
+static void test_bad_arguments(void) {
+        const char *bad[] = {
+                "", "frob", "probe 1", "list x", "activate", "activate 1", "activate 1 0", "activate 1 -3", "activate 1 2 3",
+                "activate 1 2 3 4", "activate 1 99999999999", "stop", "stop 1 2", "stop -1", "stop +1", "stop 0x1", "stop 1048576",
+                "remove disk0", "stop --json 1", "--frob", "probe --frob", "PROBE", "holders ../1",
+        };
+        ControlArguments a;
+
+        for (size_t i = 0; i < ELEMENTSOF(bad); i++)
+                g_assert_cmpint(parse(&a, bad[i]), ==, -EINVAL);
+}
+
+static void test_instances(void) {
+        const char *bad[] = {
+                "--instance", "--instance holders", "--instance holders-", "--instance holders-1-2", "--instance activate-1-2",
+                "--instance stop-1", "--instance holders-1-2-3-4", "--instance holders 1", "--instance -1", "--instance frob-1",
+                "--instance holders-1aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        };
+        ControlArguments a;
+
+        g_assert_cmpint(parse(&a, "--instance probe"), ==, 0);
+        g_assert_true(a.instance);
+        g_assert_cmpint(parse(&a, "--instance remove-42"), ==, 0);
+        g_assert_cmpint(a.verb, ==, CONTROL_REMOVE);
+        g_assert_cmpuint(a.id, ==, 42);
+        for (size_t i = 0; i < ELEMENTSOF(bad); i++)
+                g_assert_cmpint(parse(&a, bad[i]), ==, -EINVAL);
+}
+
+static void test_verbs(void) {
+        for (ControlVerb v = 0; v < _CONTROL_VERB_MAX; v++)
+                g_assert_cmpint(control_verb_from_string(control_verb_to_string(v)), ==, v);
+        g_assert_cmpint(control_verb_from_string(""), ==, _CONTROL_VERB_INVALID);
+        g_assert_null(control_verb_to_string(_CONTROL_VERB_MAX));
+}
+
+static void test_flags(void) {
+        const uint64_t base = UBLK_F_USER_COPY | UBLK_F_CMD_IOCTL_ENCODE, all = UINT64_MAX;
+
+        g_assert_cmphex(activation_flags(RECOVERY_NONE, all), ==, base);
+        g_assert_cmphex(activation_flags(RECOVERY_FAIL, 0), ==, base | UBLK_F_USER_RECOVERY);
+        g_assert_cmphex(activation_flags(RECOVERY_REISSUE, 0), ==, base | UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_REISSUE);
+        /* Asked for although the kernel lacks it: so that it is missed, and not silently something else. */
+        g_assert_cmphex(activation_flags(RECOVERY_FAIL_IO, 0), ==, base | UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_FAIL_IO);
+        g_assert_cmphex(activation_flags(RECOVERY_FAIL, all), ==, base | UBLK_F_USER_RECOVERY | UBLK_F_QUIESCE);
+}
+
+/* The list comes from /sys, sorted by number. */
+static void test_list_ids(void) {
+        char *root = g_dir_make_tmp("ublk-control-XXXXXX", NULL), *base = g_strconcat(root, "/sys/class/ublk-char", NULL);
+        const char *names[] = { "ublkc10", "ublkc9", "ublkcx", "ublkb3", "ublkc1048576", "ublkc0" };
+        uint32_t *ids = NULL;
+        size_t n = 42;
+
+        config_set_root(root);
+        g_assert_cmpint(control_list_ids(&ids, &n), ==, 0); /* the driver is not there */
+        g_assert_cmpuint(n, ==, 0);
+        for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+                char *path = g_build_filename(base, names[i], NULL);
+
+                g_assert_cmpint(g_mkdir_with_parents(path, 0755), ==, 0);
+                g_free(path);
+        }
+        g_assert_cmpint(control_list_ids(&ids, &n), ==, 0);
+        g_assert_cmpuint(n, ==, 3);
+        g_assert_cmpuint(ids[0], ==, 0);
+        g_assert_cmpuint(ids[1], ==, 9);
+        g_assert_cmpuint(ids[2], ==, 10);
+        free(ids);
+        for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+                char *path = g_build_filename(base, names[i], NULL);
+
+                g_rmdir(path);
+                g_free(path);
+        }
+        for (const char *d = base; strlen(d) >= strlen(root);) {
+                char *up = g_path_get_dirname(d);
+
+                g_rmdir(d);
+                strcpy(base, up);
+                g_free(up);
+        }
+        config_set_root(NULL);
+        g_free(base);
+        g_free(root);
+}
+
+static int give(const void *argument) {
+        return *(const int *) argument;
+}
+
+static int hang(const void *argument) {
+        (void) argument;
+        return pause();
+}
+
+static int die(const void *argument) {
+        (void) argument;
+        return kill(getpid(), SIGKILL);
+}
+
+static void test_child(void) {
+        uint64_t begin = now_usec();
+
+        g_assert_cmpint(child_call(give, &(int) { 0 }, USEC_PER_SEC * 10), ==, 0);
+        g_assert_cmpint(child_call(give, &(int) { -EBUSY }, USEC_PER_SEC * 10), ==, -EBUSY);
+        g_assert_cmpint(child_call(die, NULL, USEC_PER_SEC * 10), ==, -EIO);
+        begin = now_usec();
+        g_assert_cmpint(child_call(hang, NULL, 50 * USEC_PER_MSEC), ==, -ETIMEDOUT);
+        g_assert_cmpuint(now_usec() - begin, <, 5 * USEC_PER_SEC);
+}
+
+/* A worker that answers in ways of our choice: this very process, so that its pid is the right one. */
+
+static char *socket_root;
+static int listen_fd;
+
+static void listen_begin(void) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        char *directory;
+
+        socket_root = g_dir_make_tmp("ublk-link-XXXXXX", NULL);
+        directory = g_strconcat(socket_root, "/run/ublk-ruby/3", NULL);
+        g_assert_cmpint(g_mkdir_with_parents(directory, 0755), ==, 0);
+        g_snprintf(address.sun_path, sizeof(address.sun_path), "%s/worker.sock", directory);
+        listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        g_assert_cmpint(bind(listen_fd, (struct sockaddr *) &address, sizeof(address)), ==, 0);
+        g_assert_cmpint(listen(listen_fd, 4), ==, 0);
+        g_free(directory);
+        config_set_root(socket_root);
+}
+
+static void listen_end(void) {
+        const char *parts[] = { "/run/ublk-ruby/3/worker.sock", "/run/ublk-ruby/3", "/run/ublk-ruby", "/run", "" };
+
+        config_set_root(NULL);
+        safe_close(listen_fd);
+        for (size_t i = 0; i < ELEMENTSOF(parts); i++) {
+                char *path = g_strconcat(socket_root, parts[i], NULL);
+
+                g_assert_cmpint(g_remove(path), ==, 0);
+                g_free(path);
+        }
+        g_free(socket_root);
+}
+
+static void assert_call(int expected, const void *answer, size_t size) {
+        WorkerLink l = WORKER_LINK_NULL;
+        Failure f = FAILURE_NULL;
+        WorkerReply reply;
+        WorkerCall call;
+        int fd, r;
+
+        g_assert_cmpint(worker_link_connect(&l, 3, getpid(), &f), ==, 0);
+        g_assert_cmpuint(l.uid, ==, getuid());
+        g_assert_true(worker_link_is_alive(&l));
+        fd = accept(listen_fd, NULL, NULL);
+        /* The answer may be there before the question. */
+        if (size > 0)
+                g_assert_cmpint(send(fd, answer, size, 0), ==, (ssize_t) size);
+        else if (answer)
+                shutdown(fd, SHUT_RDWR);
+        r = worker_link_call(&l, MESSAGE_HELLO, 50 * USEC_PER_MSEC, &reply, &f);
+        g_assert_cmpint(r, ==, expected);
+        if (expected != -EOWNERDEAD) {
+                g_assert_cmpint(recv(fd, &call, sizeof(call), 0), ==, sizeof(call));
+                g_assert_cmpuint(call.version, ==, PROTOCOL_VERSION);
+                g_assert_cmpuint(call.type, ==, MESSAGE_HELLO);
+                g_assert_cmpuint(call.device_id, ==, 3);
+        }
+        if (r < 0)
+                g_assert_nonnull(f.message);
+        failure_done(&f);
+        safe_close(fd);
+        worker_link_done(&l);
+}
+
+static WorkerReply good_reply(void) {
+        return (WorkerReply) { .version = PROTOCOL_VERSION, .type = MESSAGE_HELLO, .device_id = 3 };
+}
+
+static void test_worker_link(void) {
+        WorkerReply reply = good_reply();
+        static const char text[] = "{\"kind\":\"hook\",\"errno\":2,\"message\":\"m\"}";
+
+        listen_begin();
+        assert_call(0, &reply, sizeof(reply));
+        assert_call(-ETIMEDOUT, NULL, 0);
+        assert_call(-EOWNERDEAD, "", 0);
+        assert_call(-EBADMSG, &reply, sizeof(reply) - 1);
+        assert_call(-EBADMSG, "x", 1);
+        reply.version++;
+        assert_call(-EBADMSG, &reply, sizeof(reply));
+        reply = good_reply();
+        reply.type = MESSAGE_OPEN;
+        assert_call(-EBADMSG, &reply, sizeof(reply));
+        reply = good_reply();
+        reply.device_id = 4;
+        assert_call(-EBADMSG, &reply, sizeof(reply));
+        reply = good_reply();
+        reply.text_size = sizeof(reply.text);
+        assert_call(-EBADMSG, &reply, sizeof(reply));
+        reply = good_reply();
+        reply.error = EBUSY;
+        assert_call(-EBUSY, &reply, sizeof(reply));
+        reply.error = INT32_MIN;
+        assert_call(-EIO, &reply, sizeof(reply));
+        reply.error = EIO;
+        reply.text_size = sizeof(text) - 1;
+        memcpy(reply.text, text, sizeof(text));
+        assert_call(-ENOENT, &reply, sizeof(reply));
+        listen_end();
+}
+
+static void test_wrong_worker(void) {
+        WorkerLink l = WORKER_LINK_NULL;
+        Failure f = FAILURE_NULL;
+
+        listen_begin();
+        /* A socket that another process serves, and one that nobody does. */
+        g_assert_cmpint(worker_link_connect(&l, 3, getppid(), &f), ==, -EPERM);
+        worker_link_done(&l);
+        g_assert_cmpint(worker_link_connect(&l, 4, getpid(), &f), ==, -ENOENT);
+        worker_link_done(&l);
+        g_assert_cmpint(worker_link_connect(&l, 3, INT32_MAX, &f), <, 0);
+        worker_link_done(&l);
+        failure_done(&f);
+        listen_end();
+}
+
+int main(int argc, char **argv) {
+        g_test_init(&argc, &argv, NULL);
+        g_test_add_func("/control/arguments", test_arguments);
+        g_test_add_func("/control/bad-arguments", test_bad_arguments);
+        g_test_add_func("/control/instances", test_instances);
+        g_test_add_func("/control/verbs", test_verbs);
+        g_test_add_func("/control/flags", test_flags);
+        g_test_add_func("/control/list-ids", test_list_ids);
+        g_test_add_func("/control/child", test_child);
+        g_test_add_func("/control/worker-link", test_worker_link);
+        g_test_add_func("/control/wrong-worker", test_wrong_worker);
+        return g_test_run();
+}

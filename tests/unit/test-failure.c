@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+#include "service/failure.h"
+
+#include <glib.h>
+
+static void round_trip(const Failure *f, Failure *ret) {
+        _cleanup_free_ char *text = NULL;
+
+        g_assert_cmpint(failure_to_text(f, &text), ==, 0);
+        g_assert_cmpuint(strlen(text), <, FAILURE_MAX_TEXT);
+        g_assert_null(strchr(text, '\n'));
+        g_assert_true(g_utf8_validate(text, -1, NULL));
+        g_assert_cmpint(failure_from_text(text, ret), ==, 0);
+}
+
+static void test_round_trip(void) {
+        Failure f = FAILURE_NULL, back = FAILURE_NULL;
+        _cleanup_free_ char *described = NULL;
+
+        g_assert_cmpint(failure_set(&f, FAILURE_HOOK, ENOENT, "No such file \"%s\"", "x"), ==, -ENOENT);
+        g_assert_cmpint(failure_set_origin(&f, "Errno::ENOENT", "/h/file.rb", 7), ==, 0);
+        round_trip(&f, &back);
+        g_assert_cmpint(back.kind, ==, FAILURE_HOOK);
+        g_assert_cmpint(back.error, ==, ENOENT);
+        g_assert_cmpint(failure_describe(&back, &described), ==, 0);
+        g_assert_cmpstr(described, ==, "Errno::ENOENT: No such file \"x\" (/h/file.rb:7)");
+        failure_done(&f);
+        failure_done(&back);
+}
+
+/* Ruby's messages hold any bytes: cut in the middle of a character, binary, control characters, very long. */
+static void test_any_bytes(void) {
+        char *quotes = g_strnfill(5000, '"'), *controls = g_strnfill(5000, '\x01');
+        const char *messages[] = { "\xff\xfe", "caf\xc3", "\xc3\xa9t\xc3\xa9", "\xed\xa0\x80", "\xf0\x9f\x92", "\x80", quotes, controls, "" };
+
+        for (size_t i = 0; i < ELEMENTSOF(messages); i++) {
+                Failure f = FAILURE_NULL, back = FAILURE_NULL;
+
+                (void) failure_set(&f, FAILURE_WORKER, 0, "%s", messages[i]);
+                round_trip(&f, &back);
+                failure_done(&f);
+                failure_done(&back);
+        }
+        g_free(quotes);
+        g_free(controls);
+}
+
+static void test_utf8_is_kept(void) {
+        Failure f = FAILURE_NULL, back = FAILURE_NULL;
+
+        (void) failure_set(&f, FAILURE_HOOK, EIO, "été, 日本, 😀, \xff!");
+        round_trip(&f, &back);
+        g_assert_cmpstr(back.message, ==, "été, 日本, 😀, ?!");
+        failure_done(&f);
+        failure_done(&back);
+}
+
+static void test_foreign_text(void) {
+        static const char *const texts[] = {
+                "", "Serving /dev/ublkb0", "{}", "[]", "{\"kind\":\"hook\"}", "{\"kind\":\"nonsense\",\"message\":\"x\"}",
+                "{\"kind\":\"hook\",\"message\":3}", "{\"kind\":\"hook\",\"message\":\"x\",\"errno\":-1}",
+                "{\"kind\":\"hook\",\"message\":\"x\",\"errno\":5000}", "{\"kind\":\"hook\",\"message\":\"x\",\"line\":99999999999}",
+        };
+
+        for (size_t i = 0; i < ELEMENTSOF(texts); i++) {
+                Failure f = FAILURE_NULL;
+                g_assert_cmpint(failure_from_text(texts[i], &f), ==, -EBADMSG);
+        }
+}
+
+int main(int argc, char *argv[]) {
+        g_test_init(&argc, &argv, NULL);
+        g_test_add_func("/failure/round-trip", test_round_trip);
+        g_test_add_func("/failure/any-bytes", test_any_bytes);
+        g_test_add_func("/failure/utf8-is-kept", test_utf8_is_kept);
+        g_test_add_func("/failure/foreign-text", test_foreign_text);
+        return g_test_run();
+}

@@ -1,0 +1,99 @@
+# shellcheck shell=bash
+# What the scenarios share: TAP output, devices made over D-Bus, and a look for what was left behind.
+# A scenario ends with `finish`, which prints the plan and gives the exit status.
+
+set -u
+export LC_ALL=C.UTF-8
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+out=${OUT:-$(mktemp -d)}
+last=$out/last-command
+n_tests=0 n_failed=0
+
+note() { echo "# $*"; }
+
+pass() { n_tests=$((n_tests + 1)); echo "ok $n_tests - $*"; }
+fail() {
+    n_tests=$((n_tests + 1)) n_failed=$((n_failed + 1))
+    echo "not ok $n_tests - $*"
+    sed 's/^/#   /' "$last" 2>/dev/null | tail -n 25
+}
+
+# check WHAT COMMAND...        the command succeeds
+check() {
+    local what=$1
+    shift
+    if "$@" >"$last" 2>&1; then pass "$what"; else fail "$what"; fi
+}
+# check_not WHAT COMMAND...    the command fails
+check_not() {
+    local what=$1
+    shift
+    if "$@" >"$last" 2>&1; then fail "$what"; else pass "$what"; fi
+}
+# equal WHAT GOT WANTED
+equal() {
+    echo "got $2, wanted $3" >"$last"
+    if [ "$2" = "$3" ]; then pass "$1"; else fail "$1"; fi
+}
+# until_true SECONDS COMMAND...
+until_true() {
+    local deadline=$((SECONDS + $1))
+    shift
+    while ! "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$deadline" ] || return 1
+        sleep 0.05
+    done
+}
+
+finish() {
+    echo "1..$n_tests"
+    [ "$n_failed" -eq 0 ] || { echo "# $n_failed of $n_tests failed"; exit 1; }
+    exit 0
+}
+
+# create NAME HOOK N_OPTIONS [KEY TYPE VALUE]...   sets $id, $unit, $node; the answer is in $last
+create() {
+    local path
+    busctl call org.ublk /org/ublk org.ublk.Manager CreateDevice 'ssa{sv}' "$@" >"$last" 2>&1 || return
+    path=$(sed -n 's/^o "\(.*\)"$/\1/p' "$last")
+    id=${path##*/} node=/dev/ublkb${path##*/} unit=ublk-ruby-device@${path##*/}.service
+    [[ $id =~ ^[0-9]+$ ]]
+}
+delete() { busctl call org.ublk /org/ublk org.ublk.Manager DeleteDevice 'sa{sv}' "$1" 0 >"$last" 2>&1; }
+
+# hook NAME...   installs hooks of tests/vm/hooks
+hook() {
+    local name
+    mkdir -p /etc/ublk-ruby/hooks
+    for name in "$@"; do
+        install -m 644 "$here/hooks/$name.rb" /etc/ublk-ruby/hooks/
+    done
+}
+
+# image PATH MIB   a file for the file hook
+image() {
+    mkdir -p "$(dirname "$1")"
+    truncate -s "$2M" "$1"
+    chown ublk-ruby "$1"
+}
+
+property() { busctl get-property org.ublk "/org/ublk/device/$1" org.ublk.Device "$2" | sed 's/^[a-z]* //; s/^"\(.*\)"$/\1/'; }
+worker_pid() { systemctl show -P MainPID "$unit"; }
+in_flight() { awk '{ print $1 + $2 }' "/sys/block/ublkb$id/inflight"; }
+is_live() { [ "$(systemctl is-active "$unit")" = active ]; }
+
+# leftovers   prints whatever of ours is still there: kernel devices, nodes, units, files
+leftovers() {
+    local entry
+    for entry in /sys/class/ublk-char/* /dev/ublkb* /dev/ublkc* /run/ublk-ruby/devices/* /run/ublk-ruby/nodes/* \
+        /run/ublk-ruby/[0-9]* /etc/ublk-ruby/devices/* /dev/disk/by-id/ublk-*; do
+        [ ! -e "$entry" ] || echo "$entry"
+    done
+    systemctl list-units --all --plain --no-legend 'ublk-ruby-device@*'
+    pgrep -a ublk-ruby-work || true
+}
+check_nothing_left() {
+    until_true 5 eval '[ -z "$(leftovers)" ]'
+    leftovers >"$last"
+    if [ -s "$last" ]; then fail "${1:-nothing is left}"; else pass "${1:-nothing is left}"; fi
+}

@@ -1,0 +1,105 @@
+# shellcheck shell=bash
+# The two file trees of a release: the build tree, a directory in which a checkout is compiled, and
+# the guest image, a raw disk with one ext4 partition that every run reads and none writes.
+
+root_partuuid=75626c6b-01 # MBR signature "ublk", first partition: how the kernel finds its root
+image_mib=6144            # sparse; about 350 MiB of it are used
+
+# packages FILE RELEASE   the names in a package list, with commas. "name:release" is for one release.
+packages() {
+    sed -E 's/#.*//; /^ *$/d' "$1" | awk -v release="$2" -F: \
+        'NF == 1 || $2 == release { printf "%s%s", n++ ? "," : "", $1 }'
+}
+
+debootstrap_into() { # RELEASE PACKAGES TARGET: a directory, or a tar archive by TARGET's format
+    local release=$1 include=$2 target=$3 options
+    options=$(mktemp)
+    apt_options >"$options"
+    sources "$release" |
+        mmdebstrap --mode=root --variant=minbase --format="$format" --include="$include" \
+            --aptopt="$options" \
+            --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Languages "none"' \
+            --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+            --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
+            "$release" "$target" -
+    rm -f "$options"
+}
+
+make_tree() { # FORMAT RELEASE PACKAGES TARGET
+    local format=$1
+    need mmdebstrap mmdebstrap "$debian_keyring" debian-archive-keyring
+    quietly "$cache/${4##*/}.log" debootstrap_into "$2" "$3" "$4"
+}
+
+# build_tree RELEASE   prints the directory to chroot into.
+build_tree() {
+    local include tree
+    include=$(packages "$vm_dir/packages.build" "$1")
+    tree=$cache/build-$1-$(key "$include" "$(declare -f debootstrap_into)")
+    made "$tree" "the build tree of $1 (a few minutes, once)" make_tree directory "$1" "$include"
+    echo "$tree"
+}
+
+# guest_image RELEASE   prints the disk image that a run of that release starts from.
+guest_image() {
+    local include tar image
+    include=$(packages "$vm_dir/packages.guest" "$1")
+    tar=$cache/guest-$1-$(key "$include" "$(declare -f debootstrap_into)").tar
+    image=$cache/guest-$1-$(key "${tar##*/}" "$vm_dir/image.sh" "$vm_dir"/guest/*).img
+    [ -e "$image" ] ||
+        made "$tar" "the guest's packages for $1 (a few minutes, once)" make_tree tar "$1" "$include"
+    made "$image" "the guest image of $1" make_image "$tar"
+    echo "$image"
+}
+
+make_image() { # TAR IMAGE
+    local tree
+    need mke2fs e2fsprogs
+    tree=$(mktemp -d "$cache/tree.XXXXXX")
+    tar -xf "$1" -C "$tree"
+    customise "$tree"
+    chmod 755 "$tree"
+    truncate -s "${image_mib}M" "$2"
+    partition_table >"$2.mbr"
+    dd if="$2.mbr" of="$2" conv=notrunc status=none
+    rm -f "$2.mbr"
+    # No journal: a run's writes are thrown away with its overlay, and mounting is quicker.
+    quietly "$cache/mke2fs.log" mke2fs -q -t ext4 -O ^has_journal -E offset=1048576,lazy_itable_init=1 \
+        -d "$tree" "$2" "$((image_mib - 1))M"
+    rm -rf "$tree"
+}
+
+# One Linux partition from 1 MiB to the end.
+partition_table() {
+    local sectors=$(((image_mib - 1) * 2048))
+    head -c 440 /dev/zero
+    printf '\x6b\x6c\x62\x75\0\0'                         # the signature, little endian; reserved
+    printf '\0\xfe\xff\xff\x83\xfe\xff\xff\x00\x08\0\0'   # type Linux, starts at sector 2048
+    # shellcheck disable=SC2059 # the format is made of the four bytes of a number
+    printf "$(printf '\\x%02x' $((sectors & 255)) $((sectors >> 8 & 255)) $((sectors >> 16 & 255)) $((sectors >> 24)))"
+    head -c 48 /dev/zero
+    printf '\x55\xaa'
+}
+
+# customise TREE   makes a Debian tree a guest: our files, a quick boot, logs in memory.
+customise() {
+    local tree=$1 unit
+    install -d "$tree"/{var/lib/vmtest,usr/lib/modules,etc/systemd/system-generators}
+    install -D -m 755 -t "$tree/usr/lib/vmtest" "$vm_dir"/guest/{init,main}
+    install -D -m 755 -t "$tree/usr/local/bin" "$vm_dir"/guest/vm-reboot
+    install -D -m 644 -t "$tree/etc/systemd/system" "$vm_dir"/guest/vmtest.{service,target}
+    install -D -m 644 "$vm_dir/guest/journald.conf" "$tree/etc/systemd/journald.conf.d/vmtest.conf"
+    install -D -m 644 "$vm_dir/guest/udev-trigger.conf" \
+        "$tree/etc/systemd/system/systemd-udev-trigger.service.d/vmtest.conf"
+    while read -r unit; do
+        case $unit in
+        *-generator) ln -sf /dev/null "$tree/etc/systemd/system-generators/$unit" ;;
+        *) ln -sf /dev/null "$tree/etc/systemd/system/$unit" ;;
+        esac
+    done < <(sed -E 's/#.*//; /^ *$/d' "$vm_dir/guest/masked")
+    : >"$tree/etc/fstab"
+    : >"$tree/etc/resolv.conf"
+    echo vm >"$tree/etc/hostname"
+    printf '127.0.0.1 localhost vm\n' >"$tree/etc/hosts"
+    echo 0123456789abcdef0123456789abcdef >"$tree/etc/machine-id"
+}
