@@ -29,8 +29,8 @@ static void put_holder(FILE *f, const json_t *h) {
                 fprintf(f, "used by %s", what ? what : "something unknown");
 }
 
-/* Sets DeviceBusy if there is a holder in the answer. */
-static bool check_held(Operation *op) {
+/* Sets DeviceBusy if there is a holder in the answer. outcome: what that means for the device. */
+static bool check_held(Operation *op, const char *outcome) {
         const json_t *holders = json_object_get(op->answer, "holders");
         _cleanup_free_ char *text = NULL;
         size_t size, n = json_array_size(holders);
@@ -45,8 +45,8 @@ static bool check_held(Operation *op) {
         }
         if (f)
                 (void) fclose(f);
-        operation_set_error(op, BUS_ERROR_DEVICE_BUSY, "Device %s is in use: %s. Nothing was stopped; end that use first.",
-                            op->device->config->name, text ? text : "?");
+        operation_set_error(op, BUS_ERROR_DEVICE_BUSY, "Device %s is in use: %s. %s; end that use first.",
+                            op->device->config->name, text ? text : "?", outcome);
         return true;
 }
 
@@ -97,6 +97,7 @@ static void start_again(Operation *op) {
 }
 
 static void on_removed(Operation *op, int r) {
+        (void) r; /* the kernel tells */
         device_refresh(op->device);
         if (!op->device->kernel.has_char) {
                 forget(op);
@@ -104,14 +105,14 @@ static void on_removed(Operation *op, int r) {
         }
         operation_keep_step_error(op);
         operation_set_error(op, BUS_ERROR_WORKER_FAILED, "The kernel still has device %s.", op->device->config->name);
-        if (r == -EBUSY)
+        if (sd_bus_error_has_name(&op->error, BUS_ERROR_DEVICE_BUSY))
                 start_again(op);
         else
                 operation_fail(op);
 }
 
 static void on_held_after(Operation *op, int r) {
-        if (r >= 0 && check_held(op))
+        if (r >= 0 && check_held(op, "It has been started again"))
                 start_again(op);
         else
                 operation_run_device_control(op, "remove", on_removed);
@@ -156,7 +157,7 @@ static void stop(Operation *op) {
 static void on_held_before(Operation *op, int r) {
         if (r < 0)
                 operation_keep_step_error(op);
-        if (r < 0 || check_held(op))
+        if (r < 0 || check_held(op, "Nothing was stopped"))
                 operation_fail(op);
         else
                 stop(op);

@@ -180,6 +180,21 @@ static int note_seen(const char *key, uint32_t *seen, sd_bus_error *e) {
         return 0;
 }
 
+/* All of it has to fit into the device's file, or nobody could read that again. */
+static int check_file_size(const DeviceConfig *c, sd_bus_error *e) {
+        _cleanup_free_ char *text = NULL;
+        int r;
+
+        r = device_config_serialize(c, &text);
+        if (r < 0)
+                return r;
+        if (strlen(text) > CONFIG_MAX_FILE)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                         "The arguments of the hook are longer than a device's file may be, %d bytes in all.",
+                                         CONFIG_MAX_FILE);
+        return 0;
+}
+
 int options_read(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e) {
         uint32_t seen = 0;
         int r;
@@ -203,7 +218,9 @@ int options_read(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e) {
                 if (r < 0)
                         return r;
         }
-        return r < 0 ? r : sd_bus_message_exit_container(m);
+        if (r >= 0)
+                r = sd_bus_message_exit_container(m);
+        return r < 0 ? r : check_file_size(c, e);
 }
 
 int options_read_none(sd_bus_message *m, sd_bus_error *e) {

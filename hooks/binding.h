@@ -37,8 +37,8 @@ static inline void hook_check_forked(void) {
                 _exit(HOOK_FORKED_STATUS);
 }
 
-/* Turns what ended an rb_protect (a state other than 0) into a Failure and clears it. method: the method of the target
- * that was running, 0 if none. Never raises. The failure's error is never 0. */
+/* Turns what ended an rb_protect (a state other than 0) into a Failure and clears it. method: the method of
+ * the target that was running, 0 if none. Never raises. The failure's error is never 0. */
 void hook_describe_failure(Hook *hook, ID method, Failure *ret);
 
 /* For what hit no request: one warning, and life goes on. */

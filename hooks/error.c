@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * From what ended a protected call (an exception, an exit, a throw, a jump out of a dead frame, a killed thread) to
- * errno and text. The judgement is Ruby code, UBLK::Runtime.describe, itself run protected: an exception may
- * have any message method.
+ * From what ended a protected call (an exception, an exit, a throw, a jump out of a dead frame, a killed
+ * thread) to errno and text. The judgement is Ruby code, UBLK::Runtime.describe, itself run protected: an
+ * exception may have any message method.
  */
 
 #include "hooks/binding.h"
@@ -16,10 +16,11 @@ typedef struct Description {
         Failure *ret;
 } Description;
 
-/* errinfo may be no object at all (a killed thread leaves a number), or one of the VM's own that crashes whoever asks for
- * its class (`return` from a proc whose method is gone, Ruby 3.3 and 3.4). */
+/* errinfo may be no object at all (a killed thread leaves a number), or one of the VM's own that crashes
+ * whoever asks for its class (`return` from a proc whose method is gone, Ruby 3.3 and 3.4). */
 static bool is_exception(VALUE error) {
-        return !RB_SPECIAL_CONST_P(error) && RB_BUILTIN_TYPE(error) != T_IMEMO && RTEST(rb_obj_is_kind_of(error, rb_eException));
+        return !RB_SPECIAL_CONST_P(error) && RB_BUILTIN_TYPE(error) != T_IMEMO &&
+               RTEST(rb_obj_is_kind_of(error, rb_eException));
 }
 
 static const char *text_or_null(VALUE text) {
@@ -46,11 +47,13 @@ static VALUE describe(VALUE argument) {
 
 static void describe_jump(VALUE error, Failure *ret) {
         if (FIXNUM_P(error)) {
-                (void) failure_set(ret, FAILURE_HOOK, EIO, "The hook killed the thread that serves the device; it lives on.");
+                (void) failure_set(ret, FAILURE_HOOK, EIO,
+                                   "The hook killed the thread that serves the device; it lives on.");
                 return;
         }
         (void) failure_set(ret, FAILURE_HOOK, EIO,
-                           "The hook jumped out of its method: a return or break in a block whose method has ended, or in eval.");
+                           "The hook jumped out of its method: a return or break in a block whose method has ended, "
+                           "or in eval.");
         (void) failure_set_origin(ret, "LocalJumpError", NULL, 0);
 }
 
@@ -63,7 +66,8 @@ static void describe_plainly(VALUE error, FailureKind kind, Failure *ret) {
         hook_check_forked();
         if (failed)
                 rb_set_errinfo(Qnil);
-        (void) failure_set(ret, kind, EIO, "%.*s", failed ? 0 : (int) RSTRING_LEN(message), failed ? "" : RSTRING_PTR(message));
+        (void) failure_set(ret, kind, EIO, "%.*s", failed ? 0 : (int) RSTRING_LEN(message),
+                           failed ? "" : RSTRING_PTR(message));
         (void) failure_set_origin(ret, rb_obj_classname(error), NULL, 0);
         RB_GC_GUARD(message);
 }

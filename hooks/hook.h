@@ -3,8 +3,8 @@
 
 /*
  * The contract between service/ and hooks/: all that a main knows of Ruby. There is one interpreter in a
- * process and one hook in it. Unless said otherwise a function is called on a thread that holds the interpreter: the one
- * on which hook_run called body, or one made by hook_spawn.
+ * process and one hook in it. Unless said otherwise a function is called on a thread that holds the
+ * interpreter: the one on which hook_run called body, or one made by hook_spawn.
  */
 
 #include "service/failure.h"
@@ -23,24 +23,33 @@ typedef struct HookSettings {
         Recovery recovery;         /* RECOVERY_DEFAULT: what the class declares */
         bool read_only;            /* stricter than the hook */
 
-        /* Called once for each request that a hook failed, with what it raised or did wrong. The answer to the
-         * request is decided already. From a thread that holds the interpreter; must not block for long. */
+        /* Called once for each request that a hook failed, with what it raised or did wrong. The answer to
+         * the request is decided already: result is set, and is −failure->error. From a thread that holds the
+         * interpreter; must not block for long. */
         void (*report)(void *userdata, const Request *request, const Failure *failure);
         void *userdata;
 } HookSettings;
 
-/* Starts the interpreter on the calling thread, which must be the process's main thread and must have dropped its
- * privileges, and calls body below its stack frame. Returns what body returns, or a negative errno if Ruby does not
- * start. body gets the hook with nothing loaded. */
+/* Starts the interpreter on the calling thread, which must be the process's main thread and must have dropped
+ * its privileges, and calls body below its stack frame. Returns what body returns, or a negative errno if
+ * Ruby does not start. body gets the hook with nothing loaded. The environment loses what injects code into
+ * Ruby (RUBYOPT, GEM_HOME, …). Afterwards the at_exit blocks of the hook run. If they, or Ruby's threads,
+ * take longer than 5 seconds, the process ends here, with what body returned as its exit status (1 if that is
+ * none). */
 int hook_run(int (*body)(Hook *hook, void *userdata), void *userdata);
 
-/* Loads the script, checks the arguments, builds the target and asks it for its geometry (checked). On error a
- * negative errno and *ret_failure: FAILURE_HOOK with class, file and line; FAILURE_ARGUMENTS naming the
- * option and what the hook takes; FAILURE_NO_HOOK. Nothing raised, thrown or exited in Ruby gets past it. */
+/* Loads the script, checks the arguments, builds the target and asks it for its geometry (checked). On error
+ * a negative errno and *ret_failure: FAILURE_HOOK with class, file and line; FAILURE_ARGUMENTS naming the
+ * option and what the hook takes; FAILURE_NO_HOOK. Nothing raised, thrown or exited in Ruby gets past it. The
+ * strings of settings are used only here, report and userdata as long as the hook serves. Signal handlers
+ * that the main installed before hook_run are in place again. May be called again, for another script or the
+ * same: the last one that loaded without error serves. */
 int hook_load(Hook *hook, const HookSettings *settings, Geometry *ret, Failure *ret_failure);
 
 /* What the queue calls; valid as long as the hook. */
 const Server *hook_server(Hook *hook);
 
-/* A further task that may serve: a Ruby thread (never a bare pthread) that calls fn with the interpreter held. */
+/* A further task that may serve: a Ruby thread (never a bare pthread) that calls fn with the interpreter
+ * held. -EAGAIN if there can't be one. When hook_run ends, a thread that still serves is ended out of
+ * `unlocked`, without unwinding fn. */
 int hook_spawn(Hook *hook, void (*fn)(void *userdata), void *userdata);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Starts Ruby in this process and takes it down again. Whatever has to be set before the interpreter exists is set
- * here: the allocator, the collector's limits, the locale, an environment that can't inject code.
+ * Starts Ruby in this process and takes it down again. Whatever has to be set before the interpreter exists
+ * is set here: the allocator, the collector's limits, the locale, an environment that can't inject code.
  */
 
 #include <locale.h>
@@ -24,9 +24,9 @@ static void mark_forked(void) {
         hook_is_forked = true;
 }
 
-/* All three of the first or none: the trim threshold alone freezes the mmap threshold at 128 KiB, and then every large
- * String is an mmap. With glibc's defaults a sweep gives the heap's top back to the kernel, and each
- * new payload faults it in again: ten times the cost of a 4 KiB String. */
+/* All three of the first or none: the trim threshold alone freezes the mmap threshold at 128 KiB, and then
+ * every large String is an mmap. With glibc's defaults a sweep gives the heap's top back to the kernel, and
+ * each new payload faults it in again: ten times the cost of a 4 KiB String. */
 static void allocator_tune(void) {
         (void) mallopt(M_TRIM_THRESHOLD, 1 << 30);
         (void) mallopt(M_TOP_PAD, 16 << 20);
@@ -35,8 +35,8 @@ static void allocator_tune(void) {
         (void) mallopt(M_ARENA_MAX, 2); /* every arena is 64 MiB of address space that mlockall counts */
 }
 
-/* Payload is garbage at once: collect it while it is still in the CPU's cache, and never take its bytes for a reason to mark
- * the old objects. What the administrator set stays. */
+/* Payload is garbage at once: collect it while it is still in the CPU's cache, and never take its bytes for a
+ * reason to mark the old objects. What the administrator set stays. */
 static void collector_tune(void) {
         (void) setenv("RUBY_GC_MALLOC_LIMIT", "8388608", /* overwrite= */ 0);
         (void) setenv("RUBY_GC_MALLOC_LIMIT_MAX", "16777216", /* overwrite= */ 0);
@@ -69,7 +69,8 @@ static int environment_clean(void) {
         return 0;
 }
 
-/* Ruby writes over these words when a hook sets $0 or the process title: they must be writable and in one block. */
+/* Ruby writes over these words when a hook sets $0 or the process title: they must be writable and in one
+ * block. */
 static int words_make(char ***ret) {
         static char block[512];
         static char *words[8];

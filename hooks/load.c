@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * From a script and arguments to a target with a geometry. The work is Ruby code, UBLK::Runtime.load; this hands it
- * the settings, takes the answer apart, and keeps in C whatever happens on the way.
+ * From a script and arguments to a target with a geometry. The work is Ruby code, UBLK::Runtime.load; this
+ * hands it the settings, takes the answer apart, and keeps in C whatever happens on the way.
  */
 
 #include <sys/stat.h>
@@ -91,7 +91,8 @@ static uint8_t flag(VALUE facts, const char *name) {
         return RTEST(rb_hash_fetch(facts, ID2SYM(rb_intern(name)))) ? 1 : 0;
 }
 
-/* The numbers are Integers of 64 bits, the 32-bit ones saturated: runtime.rb sees to that, geometry_check to the rest. */
+/* The numbers are Integers of 64 bits, the 32-bit ones saturated: runtime.rb sees to that, geometry_check to
+ * the rest. */
 static void geometry_from_facts(VALUE facts, const HookSettings *settings, Geometry *ret) {
         VALUE recovery = rb_hash_fetch(facts, ID2SYM(rb_intern("recovery")));
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * A batch of requests, each answered by a method of the target. The whole batch runs in one protected call; whatever ends
- * that call early fails the request it was at, and the batch goes on behind it. Payload goes straight between
- * the request and the bytes of a Ruby String.
+ * A batch of requests, each answered by a method of the target. The whole batch runs in one protected call;
+ * whatever ends that call early fails the request it was at, and the batch goes on behind it. Payload goes
+ * straight between the request and the bytes of a Ruby String.
  */
 
 #include "hooks/binding.h"
@@ -36,7 +36,8 @@ static void *copy_pull(void *argument) {
         return NULL;
 }
 
-/* Never raises: with RB_NOGVL_INTR_FAIL Ruby skips the function when an interrupt is pending, and looks at none after it. */
+/* Never raises: with RB_NOGVL_INTR_FAIL Ruby skips the function when an interrupt is pending, and looks at
+ * none after it. */
 static int copy_run(const Request *request, void *buffer, void *(*fn)(void *argument)) {
         Copy c = { .request = request, .buffer = buffer };
 
@@ -54,7 +55,7 @@ static VALUE call_method(const Hook *hook, ID method, int n, const VALUE *argume
         return answer;
 }
 
-static void report(const Hook *hook, const Request *request, const Failure *failure) {
+static void report(const Hook *hook, Request *request, const Failure *failure) {
         if (hook->settings.report)
                 hook->settings.report(hook->settings.userdata, request, failure);
 }
@@ -64,13 +65,14 @@ static bool is_negative(VALUE answer) {
 }
 
 /* A negative Integer: the cheap way of refusing a request. One beyond 64 bits is no errno either. */
-static int refuse(const Hook *hook, const Request *request, VALUE answer) {
+static int refuse(const Hook *hook, Request *request, VALUE answer) {
         int64_t number = FIXNUM_P(answer) ? FIX2LONG(answer) : INT64_MIN;
         int error = request_error(number);
         Failure failure = FAILURE_NULL;
 
-        (void) failure_set(&failure, FAILURE_HOOK, -error, "%s returned %lld; the client gets: %s", operation_to_string(request->op),
-                           (long long) number, strerror(-error));
+        (void) failure_set(&failure, FAILURE_HOOK, -error, "%s returned %lld; the client gets: %s",
+                           operation_to_string(request->op), (long long) number, strerror(-error));
+        request->result = error;
         report(hook, request, &failure);
         failure_done(&failure);
         return error;
@@ -84,7 +86,7 @@ static __attribute__((noreturn)) void raise_wrong_read(const Hook *hook, const R
                  (unsigned long long) request->length, rb_obj_classname(answer));
 }
 
-static int serve_read(Hook *hook, const Request *request) {
+static int serve_read(Hook *hook, Request *request) {
         VALUE arguments[] = { ULL2NUM(request->offset), ULL2NUM(request->length) };
         VALUE answer = call_method(hook, rb_intern("read"), ELEMENTSOF(arguments), arguments);
         int r;
@@ -103,7 +105,7 @@ static int serve_read(Hook *hook, const Request *request) {
         return r < 0 ? r : (int) request->length;
 }
 
-static int serve_write(Hook *hook, const Request *request) {
+static int serve_write(Hook *hook, Request *request) {
         VALUE data, arguments[2], answer;
         int r;
 
@@ -120,7 +122,8 @@ static int serve_write(Hook *hook, const Request *request) {
         if (is_negative(answer))
                 return refuse(hook, request, answer);
         if (!FIXNUM_P(answer))
-                rb_raise(hook->contract_error, "write must return the number of bytes, %llu, and returned an object of class %s",
+                rb_raise(hook->contract_error,
+                         "write must return the number of bytes, %llu, and returned an object of class %s",
                          (unsigned long long) request->length, rb_obj_classname(answer));
         if ((uint64_t) FIX2LONG(answer) != request->length)
                 rb_raise(hook->contract_error, "write must return the number of bytes, all %llu of them, and returned %ld",
@@ -129,32 +132,32 @@ static int serve_write(Hook *hook, const Request *request) {
 }
 
 /* flush, discard and write_zeroes: anything but a negative Integer says that it is done. */
-static int finish(const Hook *hook, const Request *request, VALUE answer) {
+static int finish(const Hook *hook, Request *request, VALUE answer) {
         hook_check_forked();
         return is_negative(answer) ? refuse(hook, request, answer) : 0;
 }
 
-static int serve_flush(Hook *hook, const Request *request) {
+static int serve_flush(Hook *hook, Request *request) {
         return finish(hook, request, rb_funcallv(hook->target, rb_intern("flush"), 0, NULL));
 }
 
-static int serve_discard(Hook *hook, const Request *request) {
+static int serve_discard(Hook *hook, Request *request) {
         VALUE arguments[] = { ULL2NUM(request->offset), ULL2NUM(request->length) };
 
         return finish(hook, request, rb_funcallv(hook->target, rb_intern("discard"), ELEMENTSOF(arguments), arguments));
 }
 
-static int serve_write_zeroes(Hook *hook, const Request *request) {
+static int serve_write_zeroes(Hook *hook, Request *request) {
         VALUE arguments[] = { ULL2NUM(request->offset), ULL2NUM(request->length), hook->unmap[!request->no_unmap] };
+        ID method = rb_intern("write_zeroes");
 
         if (hook->takes_unmap)
-                return finish(hook, request,
-                              rb_funcallv_kw(hook->target, rb_intern("write_zeroes"), 3, arguments, RB_PASS_KEYWORDS));
-        return finish(hook, request, rb_funcallv(hook->target, rb_intern("write_zeroes"), 2, arguments));
+                return finish(hook, request, rb_funcallv_kw(hook->target, method, 3, arguments, RB_PASS_KEYWORDS));
+        return finish(hook, request, rb_funcallv(hook->target, method, 2, arguments));
 }
 
 /* What the device never advertised is refused here: nothing of the hook failed, so nothing is reported. */
-static int serve_request(Hook *hook, const Request *request) {
+static int serve_request(Hook *hook, Request *request) {
         const Geometry *g = &hook->geometry;
 
         switch (request->op) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The handlers that the main installed before Ruby started. Ruby keeps them, but a hook that calls trap replaces them,
- * and then nobody could ask the worker to hand over.
+ * The handlers that the main installed before Ruby started. Ruby keeps them, but a hook that calls trap
+ * replaces them, and then nobody could ask the worker to hand over.
  */
 
 #include <signal.h>

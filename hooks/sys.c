@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * UBLK::Sys: the two system calls that a disk needs and Ruby has no method for. lib/ublk/sys.rb says what each
- * method means, and stands in for them in a plain interpreter.
+ * UBLK::Sys: the two system calls that a disk needs and Ruby has no method for. lib/ublk/sys.rb says what
+ * each method means, and stands in for them in a plain interpreter.
  */
 
 #include <fcntl.h>

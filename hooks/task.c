@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The threads that serve, between batches: waiting without the interpreter, collecting garbage when nobody waits for
- * an answer, and starting further threads.
+ * The threads that serve, between batches: waiting without the interpreter, collecting garbage when nobody
+ * waits for an answer, and starting further threads.
  */
 
 #include "hooks/binding.h"
@@ -31,8 +31,9 @@ static VALUE unlocked_run(VALUE argument) {
         return Qnil;
 }
 
-/* Here arrives what other threads of the hook send to this one: Thread#raise, Thread#kill, an exit, an Interrupt. They hit
- * no request, and must not end the loop. Before fn they are taken in one by one, and fn is called in any case. */
+/* Here arrives what other threads of the hook send to this one: Thread#raise, Thread#kill, an exit, an
+ * Interrupt. They hit no request, and must not end the loop. Before fn they are taken in one by one, and fn
+ * is called in any case. */
 void hook_unlocked(void *userdata, void (*fn)(void *argument), void *argument) {
         Hook *hook = userdata;
         Unlocked u = { fn, argument, false };

@@ -32,10 +32,11 @@ static int load_config(Activation *a, Failure *f) {
 
         r = device_config_load(a->id, &a->config, &message);
         if (r == -ENOENT)
-                return failure_set(f, FAILURE_ARGUMENTS, ENOENT, "there is no configuration of device %u", a->id);
+                return failure_set(f, FAILURE_ARGUMENTS, ENOENT, "there is no configuration of device %u",
+                                   a->id);
         if (r < 0)
-                return failure_set(f, FAILURE_ARGUMENTS, -r, "the configuration of device %u is wrong: %s", a->id,
-                                   message ? message : strerror(-r));
+                return failure_set(f, FAILURE_ARGUMENTS, -r, "the configuration of device %u is wrong: %s",
+                                   a->id, message ? message : strerror(-r));
         return 0;
 }
 
@@ -51,12 +52,15 @@ static int check_reply(const Activation *a, const WorkerReply *reply, Failure *f
                                    message ? message : strerror(-r));
         if (reply->queues != c->queues || reply->depth != c->depth || reply->max_io_size != c->max_io_size)
                 return failure_set(f, FAILURE_WORKER, ESTALE,
-                                   "the worker has queues=%u depth=%u max-io-size=%u, the configuration says %u, %u, %u: it was "
-                                   "changed under the worker",
-                                   reply->queues, reply->depth, reply->max_io_size, c->queues, c->depth, c->max_io_size);
+                                   "the worker has queues=%u depth=%u max-io-size=%u, the configuration says "
+                                   "%u, %u, %u: it was changed under the worker",
+                                   reply->queues, reply->depth, reply->max_io_size, c->queues, c->depth,
+                                   c->max_io_size);
         if (c->recovery != RECOVERY_DEFAULT && reply->geometry.recovery != (uint32_t) c->recovery)
-                return failure_set(f, FAILURE_WORKER, ESTALE, "the worker has recovery=%s, the configuration says %s",
-                                   recovery_to_string(reply->geometry.recovery), recovery_to_string(c->recovery));
+                return failure_set(f, FAILURE_WORKER, ESTALE,
+                                   "the worker has recovery=%s, the configuration says %s",
+                                   recovery_to_string(reply->geometry.recovery),
+                                   recovery_to_string(c->recovery));
         return 0;
 }
 
@@ -115,7 +119,8 @@ static int activation_run(Activation *a, Failure *f) {
         /* Before the disk appears: udev's rule names it after this file. */
         r = marker_write(a->config, /* lost= */ false);
         if (r < 0)
-                return failure_set(f, FAILURE_WORKER, -r, "can't write the device's file for udev: %s", strerror(-r));
+                return failure_set(f, FAILURE_WORKER, -r, "can't write the device's file for udev: %s",
+                                   strerror(-r));
         r = open_worker(a, f);
         if (r < 0)
                 return r;
@@ -128,7 +133,7 @@ static int activation_run(Activation *a, Failure *f) {
         return 0;
 }
 
-/* Without waiting for the device to be gone: the worker still has it open, and lives until this run has ended. */
+/* Without waiting for the device to be gone: the worker has it open, and lives until this run has ended. */
 static void undo(Activation *a) {
         int r;
 
@@ -142,8 +147,8 @@ static void undo(Activation *a) {
                 log_warning("Can't delete device %u again: %s", a->id, strerror(-r));
 }
 
-/* systemd ends a start that takes too long with SIGTERM, to the worker too. The worker's end is what stops this run, after
- * which it still has to undo; and every step has its deadline. */
+/* systemd ends a start that takes too long with SIGTERM, to the worker too. The worker's end is what stops
+ * this run, after which it still has to undo; and every step has its deadline. */
 static void hold_off_sigterm(void) {
         sigset_t set;
 

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The verb `activate`, run by a device's unit once its worker is ready: makes the kernel device live, be it a new one
- * or one that waits for a new worker. Whatever goes wrong with a new device is undone; one that was live before is left as it
- * was. The worker is told, so that the failure is published as its own.
+ * The verb `activate`, run by a device's unit once its worker is ready: makes the kernel device live, be it a
+ * new one or one that waits for a new worker. Whatever goes wrong with a new device is undone; one that was
+ * live before is left as it was. The worker is told, so that the failure is published as its own.
  */
 
 #include "service/failure.h"

@@ -10,7 +10,8 @@
 #include <sys/sysinfo.h>
 #include <sys/sysmacros.h>
 
-#define RECOVERY_FLAGS ((uint64_t) (UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_REISSUE | UBLK_F_USER_RECOVERY_FAIL_IO))
+#define RECOVERY_FLAGS \
+        ((uint64_t) (UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_REISSUE | UBLK_F_USER_RECOVERY_FAIL_IO))
 
 uint64_t activation_flags(Recovery recovery, uint64_t kernel_features) {
         uint64_t flags = UBLK_F_USER_COPY | UBLK_F_CMD_IOCTL_ENCODE;
@@ -53,8 +54,8 @@ static int wait_until_gone(Activation *a, Failure *f) {
                 return kernel_failure(f, r, "say whether the device is gone");
         (void) snprintf(node, sizeof(node), "/dev/ublkb%u", a->id);
         r = node_openers_describe(node, &openers);
-        return failure_set(f, FAILURE_BUSY, EBUSY, "the former %s is deleted, but still held open by %s", node,
-                           r < 0 ? "something" : openers);
+        return failure_set(f, FAILURE_BUSY, EBUSY, "the former %s is deleted, but still held open by %s",
+                           node, r < 0 ? "something" : openers);
 }
 
 int activation_delete(Activation *a, Failure *f) {
@@ -76,7 +77,8 @@ static int check_flags(uint64_t wanted, uint64_t accepted, Failure *f) {
         if (missing == 0)
                 return 0;
         feature = feature_find(missing & -missing);
-        return failure_set(f, FAILURE_KERNEL, EOPNOTSUPP, "this kernel's ublk driver lacks %s, which came with Linux %s",
+        return failure_set(f, FAILURE_KERNEL, EOPNOTSUPP,
+                           "this kernel's ublk driver lacks %s, which came with Linux %s",
                            feature ? feature->name : "a feature", feature ? feature->since : "?");
 }
 
@@ -88,13 +90,15 @@ static int check_added(const Activation *a, uint64_t wanted, const struct ublk_d
         if (r < 0)
                 return r;
         if (info->nr_hw_queues != c->queues)
-                return failure_set(f, FAILURE_ARGUMENTS, EINVAL, "queues is %u, but a device can't have more than this machine has CPUs, "
-                                   "which is %d", c->queues, get_nprocs());
+                return failure_set(f, FAILURE_ARGUMENTS, EINVAL,
+                                   "queues is %u, but a device can't have more than this machine has CPUs, %d",
+                                   c->queues, get_nprocs());
         if (info->queue_depth != c->depth || info->max_io_buf_bytes != c->max_io_size)
                 return failure_set(f, FAILURE_ARGUMENTS, EINVAL,
-                                   "the kernel made depth=%u max-io-size=%u of depth=%u max-io-size=%u: max-io-size has to be a "
-                                   "multiple of the page size, %ld",
-                                   info->queue_depth, info->max_io_buf_bytes, c->depth, c->max_io_size, sysconf(_SC_PAGESIZE));
+                                   "the kernel made depth=%u max-io-size=%u of depth=%u max-io-size=%u: "
+                                   "max-io-size has to be a multiple of the page size, %ld",
+                                   info->queue_depth, info->max_io_buf_bytes, c->depth, c->max_io_size,
+                                   sysconf(_SC_PAGESIZE));
         return 0;
 }
 
@@ -120,9 +124,11 @@ static int set_params(Activation *a, Failure *f) {
         if (r < 0)
                 return r;
         /* Types that a kernel does not know are dropped in silence. */
-        if ((got.types & wanted.types) != wanted.types || memcmp(&got.basic, &wanted.basic, sizeof(got.basic)) != 0 ||
+        if ((got.types & wanted.types) != wanted.types ||
+            memcmp(&got.basic, &wanted.basic, sizeof(got.basic)) != 0 ||
             memcmp(&got.discard, &wanted.discard, sizeof(got.discard)) != 0)
-                return failure_set(f, FAILURE_KERNEL, EOPNOTSUPP, "the kernel took the disk's parameters, but not all of them");
+                return failure_set(f, FAILURE_KERNEL, EOPNOTSUPP,
+                                   "the kernel took the disk's parameters, but not all of them");
         return 0;
 }
 
@@ -151,7 +157,8 @@ static int add(Activation *a, Failure *f) {
                 return r;
         r = control_add(a->control, &info);
         if (r == -EEXIST)
-                return failure_set(f, FAILURE_EXISTS, EEXIST, "the id %u was taken by another ublk device just now", a->id);
+                return failure_set(f, FAILURE_EXISTS, EEXIST,
+                                   "the id %u was taken by another ublk device just now", a->id);
         if (r < 0)
                 return kernel_failure(f, r, "add the device");
         a->is_new = true;
@@ -161,21 +168,24 @@ static int add(Activation *a, Failure *f) {
         return set_params(a, f);
 }
 
-/* There is no device (any more) where the marker says that one was live. Only without recovery does that cost data: what the
- * worker held went with it, and an empty disk must not take its place. */
+/* There is no device (any more) where the marker says that one was live. Only without recovery does that cost
+ * data: what the worker held went with it, and an empty disk must not take its place. */
 static int add_unless_lost(Activation *a, Failure *f) {
         int r;
 
         r = marker_read(a->config);
         if (r < 0)
-                return failure_set(f, FAILURE_WORKER, -r, "can't read what is known of the device's past: %s", strerror(-r));
+                return failure_set(f, FAILURE_WORKER, -r, "can't read what is known of the device's past: %s",
+                                   strerror(-r));
         if (r != MARKER_LOST && (r != MARKER_LIVE || a->geometry.recovery != RECOVERY_NONE))
                 return add(a, f);
         r = marker_write(a->config, /* lost= */ true);
         if (r < 0)
-                log_warning("Can't note that the data of device %u is lost, ignoring: %s", a->id, strerror(-r));
+                log_warning("Can't note that the data of device %u is lost, ignoring: %s", a->id,
+                            strerror(-r));
         return failure_set(f, FAILURE_WORKER, ENODATA,
-                           "the data of %s went with the worker that held it (recovery is none): delete the device and create it anew",
+                           "the data of %s went with the worker that held it (recovery is none): delete the "
+                           "device and create it anew",
                            a->config->name);
 }
 
@@ -189,26 +199,29 @@ static const char *foreign_server(const struct ublk_dev_info *info, char buffer[
         return buffer;
 }
 
-/* A device of ours that another configuration of this id left behind. It goes, unless somebody has a use for it. */
+/* A device of ours that another configuration of this id left behind. It goes, unless somebody uses it. */
 static int replace_leftover(Activation *a, const struct ublk_dev_info *info, Failure *f) {
         _cleanup_(holders_done) Holders h = HOLDERS_NULL;
         _cleanup_free_ char *who = NULL;
         int r;
 
         if (info->state == UBLK_S_DEV_LIVE)
-                return failure_set(f, FAILURE_EXISTS, EEXIST, "/dev/ublkb%u is a live disk of another configuration", a->id);
+                return failure_set(f, FAILURE_EXISTS, EEXIST,
+                                   "/dev/ublkb%u is a live disk of another configuration", a->id);
         r = holders_find(a->id, &h);
         if (r >= 0 && h.n > 0)
                 r = holders_describe(&h, &who);
         if (r < 0)
-                return failure_set(f, FAILURE_WORKER, -r, "can't tell who uses /dev/ublkb%u: %s", a->id, strerror(-r));
+                return failure_set(f, FAILURE_WORKER, -r, "can't tell who uses /dev/ublkb%u: %s", a->id,
+                                   strerror(-r));
         if (h.n > 0)
-                return failure_set(f, FAILURE_BUSY, EBUSY, "/dev/ublkb%u is a disk of another configuration, and %s", a->id, who);
+                return failure_set(f, FAILURE_BUSY, EBUSY,
+                                   "/dev/ublkb%u is a disk of another configuration, and %s", a->id, who);
         r = activation_delete(a, f);
         return r < 0 ? r : add(a, f);
 }
 
-/* The former worker is dead, or there would be no new one; what it leaves behind comes about in its own time. */
+/* The former worker is dead, or there would be no new one; what follows from that takes its time. */
 static int wait_until_settled(Activation *a, struct ublk_dev_info *info, Failure *f) {
         uint64_t deadline = now_usec() + ACTIVATION_SETTLE_USEC, delay = USEC_PER_MSEC;
         _cleanup_free_ char *openers = NULL;
@@ -231,22 +244,46 @@ static int wait_until_settled(Activation *a, struct ublk_dev_info *info, Failure
                 return 0;
         (void) snprintf(node, sizeof(node), "/dev/ublkc%u", a->id);
         r = node_openers_describe(node, &openers);
-        return failure_set(f, FAILURE_BUSY, EBUSY, "the former server of device %u is not gone: %s is open in %s", a->id, node,
+        return failure_set(f, FAILURE_BUSY, EBUSY,
+                           "the former server of device %u is not gone: %s is open in %s", a->id, node,
                            r < 0 ? "something" : openers);
+}
+
+static int start_recovery_once(Activation *a, bool *round_is_open) {
+        int r;
+
+        if (*round_is_open) {
+                r = activation_finish_round(a);
+                if (r == -EBUSY)
+                        return r;
+                if (r < 0)
+                        log_warning("The last round of device %u could not be finished, going on: %s", a->id,
+                                    strerror(-r));
+                *round_is_open = false;
+                return -EBUSY; /* now the node has to be let go of again */
+        }
+        return control_start_recovery(a->control, a->id);
 }
 
 static int start_recovery(Activation *a, Failure *f) {
         uint64_t deadline = now_usec() + ACTIVATION_SETTLE_USEC, delay = USEC_PER_MSEC;
+        bool rounds_last = activation_rounds_last(a);
+        bool round_is_open = rounds_last && a->config->queues > 1, finished = round_is_open;
         _cleanup_free_ char *openers = NULL;
         char node[32];
         int r;
 
         for (;;) {
-                r = control_start_recovery(a->control, a->id);
-                /* Up to 6.12 and beyond: the last round came no further than this command, so there is nothing to reset. */
-                if (r >= 0 || r == -EINVAL)
+                r = start_recovery_once(a, &round_is_open);
+                if (r >= 0)
                         return 0;
-                if (r != -EBUSY)
+                /* The last worker did not come to fetching one whole queue, so there is nothing that the
+                 * kernel would reset. */
+                if (r == -EINVAL && (finished || !rounds_last))
+                        return 0;
+                if (r == -EINVAL)
+                        round_is_open = finished = true;
+                else if (r != -EBUSY)
                         return kernel_failure(f, r, "begin the device's recovery");
                 if (now_usec() >= deadline)
                         break;
@@ -256,7 +293,8 @@ static int start_recovery(Activation *a, Failure *f) {
         }
         (void) snprintf(node, sizeof(node), "/dev/ublkc%u", a->id);
         r = node_openers_describe(node, &openers);
-        return failure_set(f, FAILURE_BUSY, EBUSY, "device %u can't be recovered while %s is open, which it is in %s", a->id, node,
+        return failure_set(f, FAILURE_BUSY, EBUSY,
+                           "device %u can't be recovered while %s is open, which it is in %s", a->id, node,
                            r < 0 ? "something" : openers);
 }
 
@@ -268,20 +306,25 @@ static int check_known(Activation *a, const struct ublk_dev_info *info, Failure 
         struct ublk_params p;
         int r;
 
-        if (info->nr_hw_queues != c->queues || info->queue_depth != c->depth || info->max_io_buf_bytes != c->max_io_size)
+        if (info->nr_hw_queues != c->queues || info->queue_depth != c->depth ||
+            info->max_io_buf_bytes != c->max_io_size)
                 return failure_set(f, FAILURE_ARGUMENTS, ESTALE,
-                                   "the live device has queues=%u depth=%u max-io-size=%u, which the configuration can't change to %u, %u, %u",
-                                   info->nr_hw_queues, info->queue_depth, info->max_io_buf_bytes, c->queues, c->depth, c->max_io_size);
+                                   "the live device has queues=%u depth=%u max-io-size=%u, which the "
+                                   "configuration can't change to %u, %u, %u",
+                                   info->nr_hw_queues, info->queue_depth, info->max_io_buf_bytes, c->queues,
+                                   c->depth, c->max_io_size);
         if ((info->flags ^ wanted) & RECOVERY_FLAGS)
-                return failure_set(f, FAILURE_ARGUMENTS, ESTALE, "the recovery of a live device can't be changed to %s",
+                return failure_set(f, FAILURE_ARGUMENTS, ESTALE,
+                                   "the recovery of a live device can't be changed to %s",
                                    recovery_to_string(a->geometry.recovery));
         r = read_params(a, &p, f);
         if (r < 0)
                 return r;
         r = geometry_match_params(&a->geometry, &p, &message);
         if (r < 0)
-                return failure_set(f, FAILURE_HOOK, ESTALE, "hook \"%s\" describes another disk than the one that is in use: %s", c->hook,
-                                   message ? message : strerror(-r));
+                return failure_set(f, FAILURE_HOOK, ESTALE,
+                                   "hook \"%s\" describes another disk than the one that is in use: %s",
+                                   c->hook, message ? message : strerror(-r));
         return 0;
 }
 
@@ -291,12 +334,14 @@ int activation_prepare(Activation *a, Failure *f) {
         int r;
 
         r = control_get_info(a->control, a->id, &info);
-        if (r == -ENODEV || r == -EOPNOTSUPP || r == -EINVAL) /* the latter two: Linux 6.1, and add() says so */
+        /* The latter two: Linux 6.1, and add() says so. */
+        if (r == -ENODEV || r == -EOPNOTSUPP || r == -EINVAL)
                 return add_unless_lost(a, f);
         if (r < 0)
                 return kernel_failure(f, r, "tell the device's state");
         if (!kernel_tag_is_ours(info.ublksrv_flags))
-                return failure_set(f, FAILURE_EXISTS, EEXIST, "/dev/ublkb%u belongs to another program, served by %s: choose another id",
+                return failure_set(f, FAILURE_EXISTS, EEXIST,
+                                   "/dev/ublkb%u belongs to another program, served by %s: choose another id",
                                    a->id, foreign_server(&info, buffer));
         if (info.ublksrv_flags != device_config_kernel_tag(a->config))
                 return replace_leftover(a, &info, f);
@@ -314,18 +359,22 @@ int activation_prepare(Activation *a, Failure *f) {
 }
 
 int activation_start(Activation *a, Failure *f) {
-        int (*start)(Control *, uint32_t, pid_t, int, uint64_t) = a->is_new ? control_start : control_end_recovery;
+        int (*start)(Control *, uint32_t, pid_t, int, uint64_t) =
+                a->is_new ? control_start : control_end_recovery;
         int r = -EOWNERDEAD;
 
-        /* With a dead worker START_DEV hangs for ever or worse on 6.12, and makes a zombie of the device on 7.2. */
+        /* With a dead worker START_DEV hangs for ever or worse on 6.12, and makes a zombie of the device
+         * on 7.2. */
         if (worker_link_is_alive(&a->worker))
                 r = start(a->control, a->id, a->worker.pid, a->worker.pid_fd, ACTIVATION_WORKER_USEC);
         if (r >= 0 && !worker_link_is_alive(&a->worker))
                 r = -EOWNERDEAD;
         if (r == -EOWNERDEAD)
-                return failure_set(f, FAILURE_WORKER, EOWNERDEAD, "the worker died before the device was live");
+                return failure_set(f, FAILURE_WORKER, EOWNERDEAD,
+                                   "the worker died before the device was live");
         if (r == -ETIMEDOUT)
-                return failure_set(f, FAILURE_WORKER, ETIMEDOUT, "the kernel still waits for the worker to fetch requests after %.0f s",
+                return failure_set(f, FAILURE_WORKER, ETIMEDOUT,
+                                   "the kernel still waits for the worker to fetch requests after %.0f s",
                                    (double) ACTIVATION_WORKER_USEC / USEC_PER_SEC);
         if (r < 0)
                 return kernel_failure(f, r, a->is_new ? "start the device" : "end the device's recovery");

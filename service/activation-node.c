@@ -39,9 +39,11 @@ static int open_node(Activation *a) {
 int activation_lend_node(Activation *a, Failure *f) {
         a->node_fd = open_node(a);
         if (a->node_fd < 0)
-                return failure_set(f, FAILURE_WORKER, -a->node_fd, "/dev/ublkc%u can't be found: %s", a->id, strerror(-a->node_fd));
+                return failure_set(f, FAILURE_WORKER, -a->node_fd, "/dev/ublkc%u can't be found: %s", a->id,
+                                   strerror(-a->node_fd));
         if (fchownat(a->node_fd, "", a->worker.uid, (gid_t) -1, AT_EMPTY_PATH) < 0)
-                return failure_set(f, FAILURE_WORKER, errno, "/dev/ublkc%u can't be given to the worker: %s", a->id, strerror(errno));
+                return failure_set(f, FAILURE_WORKER, errno, "/dev/ublkc%u can't be given to the worker: %s",
+                                   a->id, strerror(errno));
         return 0;
 }
 
@@ -49,16 +51,18 @@ int activation_take_node_back(Activation *a, Failure *f) {
         _cleanup_close_ int fd = TAKE_FD(a->node_fd);
         char path[64];
 
-        /* By its descriptor: fchmod(2) refuses O_PATH, and fchmodat2(2) is younger than the kernels we serve. */
+        /* By its descriptor: fchmod(2) refuses O_PATH, and fchmodat2(2) is younger than the kernels we serve.
+         */
         (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
         if (fchownat(fd, "", 0, 0, AT_EMPTY_PATH) < 0 || chmod(path, 0600) < 0)
-                return failure_set(f, FAILURE_WORKER, errno, "/dev/ublkc%u can't be taken back from the worker: %s", a->id,
+                return failure_set(f, FAILURE_WORKER, errno,
+                                   "/dev/ublkc%u can't be taken back from the worker: %s", a->id,
                                    strerror(errno));
         return 0;
 }
 
-/* The line I: of a device's file in udev's database, which comes after its links: when it was first seen, CLOCK_MONOTONIC. A file
- * of an earlier disk with this number has an older one. */
+/* The line I: of a device's file in udev's database, which comes after its links: when it was first seen,
+ * CLOCK_MONOTONIC. A file of an earlier disk with this number has an older one. */
 static bool udev_knows(const char *path, uint64_t since_usec) {
         _cleanup_free_ char *text = NULL;
         uint64_t seen = 0;

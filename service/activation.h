@@ -19,7 +19,7 @@ typedef struct Activation {
         Geometry geometry;    /* checked */
         bool is_new;          /* added by this run, and so undone by it */
         dev_t node_number;    /* of /dev/ublkcN */
-        int node_fd;          /* /dev/ublkcN as long as it is lent to the worker; O_PATH, which is no opening of it */
+        int node_fd; /* /dev/ublkcN as long as it is lent to the worker; O_PATH, which is no opening of it */
 } Activation;
 
 /* activation-device.c: the kernel device. */
@@ -33,13 +33,21 @@ int activation_start(Activation *a, Failure *f);
 /* Takes a device of ours out of the kernel and waits until its id is free. */
 int activation_delete(Activation *a, Failure *f);
 
+/* activation-round.c: a recovery that a dying worker left half done. */
+
+/* Whether this kernel keeps what a dead worker fetched until START_USER_RECOVERY: Linux before 6.15. */
+bool activation_rounds_last(Activation *a);
+/* Fetches whatever the last worker did not, and lets go of it again. -EBUSY while /dev/ublkcN is open. */
+int activation_finish_round(Activation *a);
+
 /* activation-node.c: /dev/ublkcN and udev. */
 
 /* The workers share one uid: the node is the worker's only from here … */
 int activation_lend_node(Activation *a, Failure *f);
 /* … to here. */
 int activation_take_node_back(Activation *a, Failure *f);
-/* Until udev has made the disk's links, or for a few seconds. since_usec: CLOCK_MONOTONIC from before the disk appeared. */
+/* Until udev has made the disk's links, or for a few seconds. since_usec: CLOCK_MONOTONIC from before the
+ * disk appeared. */
 void activation_wait_for_udev(Activation *a, uint64_t since_usec);
 
 /* Sleeps, unless the worker dies: then -EOWNERDEAD. Doubles *delay up to 100 ms. */

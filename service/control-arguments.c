@@ -39,10 +39,11 @@ static int parse_words(int n, char *const *words, ControlArguments *a, char **re
         if (a->verb < 0)
                 return refuse(ret_message, "unknown verb \"%s\"", words[0]);
         if (n - 1 != verbs[a->verb].n_arguments)
-                return refuse(ret_message, "%s takes %d argument%s, not %d", words[0], verbs[a->verb].n_arguments,
-                              verbs[a->verb].n_arguments == 1 ? "" : "s", n - 1);
+                return refuse(ret_message, "%s takes %d argument%s, not %d", words[0],
+                              verbs[a->verb].n_arguments, verbs[a->verb].n_arguments == 1 ? "" : "s", n - 1);
         if (n > 1 && parse_u32(words[1], UBLK_MAX_ID, &a->id) < 0)
-                return refuse(ret_message, "\"%s\" is no device id: a number from 0 to %u", words[1], UBLK_MAX_ID);
+                return refuse(ret_message, "\"%s\" is no device id: a number from 0 to %u", words[1],
+                              UBLK_MAX_ID);
         if (n > 2 && (parse_u32(words[2], INT32_MAX, &a->pid) < 0 || a->pid == 0))
                 return refuse(ret_message, "\"%s\" is no process id", words[2]);
         if (a->instance && !verbs[a->verb].instance)
@@ -93,7 +94,8 @@ int control_arguments_parse(int argc, char **argv, ControlArguments *ret, char *
                         return refuse(ret_message, "a verb is missing");
                 if (a.instance && n != 1)
                         return refuse(ret_message, "--instance takes one argument");
-                r = a.instance ? parse_instance(words[0], &a, ret_message) : parse_words(n, words, &a, ret_message);
+                r = a.instance ? parse_instance(words[0], &a, ret_message)
+                               : parse_words(n, words, &a, ret_message);
                 if (r < 0)
                         return r;
         }

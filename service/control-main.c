@@ -16,7 +16,8 @@
 
 #define EXIT_USAGE 2
 
-/* What a verb has to say beside success or failure: for result.json and --json. Verbs print only if nobody reads that. */
+/* What a verb has to say beside success or failure: for result.json and --json. Verbs print only if nobody
+ * reads that. */
 typedef struct Run {
         const ControlArguments *arguments;
         json_t *result;
@@ -55,8 +56,8 @@ static void print_probe(const Probe *p) {
         if (p->features == 0)
                 return;
         for (size_t i = 0; i < UBLK_N_FEATURES; i++)
-                printf("%-3s  %-28s  since %-4s  %s\n", p->features & features[i].bit ? "yes" : "no", features[i].name,
-                       features[i].since, features[i].what);
+                printf("%-3s  %-28s  since %-4s  %s\n", p->features & features[i].bit ? "yes" : "no",
+                       features[i].name, features[i].since, features[i].what);
 }
 
 static int run_probe(Run *run, Failure *f) {
@@ -101,11 +102,13 @@ static int run_holders(Run *run, Failure *f) {
 
         r = holders_find_lasting(run->arguments->id, &h);
         if (r < 0)
-                return failure_set(f, FAILURE_WORKER, -r, "can't tell who uses /dev/ublkb%u: %s", run->arguments->id, strerror(-r));
+                return failure_set(f, FAILURE_WORKER, -r, "can't tell who uses /dev/ublkb%u: %s",
+                                   run->arguments->id, strerror(-r));
         (void) json_object_set_new(run->result, "holders", holders_to_json(&h));
         for (size_t i = 0; !run->silent && i < h.n; i++) {
                 if (h.items[i].kind == HOLDER_PROCESS)
-                        printf("%s %d %s\n", holder_kind_to_string(h.items[i].kind), (int) h.items[i].pid, h.items[i].comm);
+                        printf("%s %d %s\n", holder_kind_to_string(h.items[i].kind), (int) h.items[i].pid,
+                               h.items[i].comm);
                 else
                         printf("%s %s\n", holder_kind_to_string(h.items[i].kind), h.items[i].what);
         }
@@ -121,7 +124,8 @@ static int run_stop(Run *run, Failure *f) {
         uint32_t pid = 0;
 
         if (s && parse_u32(s, INT32_MAX, &pid) < 0)
-                return failure_set(f, FAILURE_ARGUMENTS, EINVAL, "$MAINPID is \"%s\", which is no process id", s);
+                return failure_set(f, FAILURE_ARGUMENTS, EINVAL, "$MAINPID is \"%s\", which is no process id",
+                                   s);
         return stop_device(run->arguments->id, (pid_t) pid, f);
 }
 

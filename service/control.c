@@ -7,8 +7,8 @@
 #include <liburing.h>
 #include <poll.h>
 
-/* Every command runs in a thread of the ring's io-wq pool, which is at most as large as the ring. With a small ring one
- * waiting START_DEV starves the command that would end it (6.12 and 7.3). */
+/* Every command runs in a thread of the ring's io-wq pool, which is at most as large as the ring. With a
+ * small ring one waiting START_DEV starves the command that would end it (6.12 and 7.3). */
 #define RING_ENTRIES 128
 /* How long a cancelled command may take to come back. One that waits for a mutex of the driver does not. */
 #define CANCEL_TIMEOUT_USEC (2 * USEC_PER_SEC)
@@ -19,7 +19,8 @@ struct Control {
         bool stuck; /* a command never came back: the kernel may still write to its buffer */
 };
 
-/* On the heap, as the kernel reads and writes it until the command has come back, be it after we gave it up. */
+/* On the heap, as the kernel reads and writes it until the command has come back, be it after we gave it up.
+ */
 typedef struct Command {
         uint32_t operation;
         struct ublk_ctrl_cmd payload;
@@ -195,14 +196,16 @@ static int command_run(Control *c, Command *m, int watch_fd, uint64_t timeout_us
         if (c->stuck)
                 return -ETIMEDOUT;
         do
-                /* -EINTR without a cancellation of ours: some work for the ring interrupted the wait, nothing was done. */
+                /* -EINTR without a cancellation of ours: some work for the ring interrupted the wait, nothing
+                 * was done. */
                 r = command_once(c, m, watch_fd, deadline);
         while (r == -EINTR && now_usec() < deadline);
         return r == -EINTR ? -ETIMEDOUT : r;
 }
 
 /* A command that carries nothing but one number. */
-static int simple_command(Control *c, uint32_t operation, uint32_t id, uint64_t data, int watch_fd, uint64_t timeout_usec) {
+static int simple_command(Control *c, uint32_t operation, uint32_t id, uint64_t data, int watch_fd,
+                          uint64_t timeout_usec) {
         _cleanup_(command_freep) Command *m = command_new(operation, id);
 
         if (!m)
@@ -291,7 +294,8 @@ int control_delete(Control *c, uint32_t id) {
         r = simple_command(c, UBLK_U_CMD_DEL_DEV_ASYNC, id, 0, -EBADF, CONTROL_TIMEOUT_USEC);
         if (r != -EOPNOTSUPP)
                 return r;
-        /* Linux 6.5 … 6.8 only know the command that waits for the last user. Interrupted there it has deleted all the same. */
+        /* Linux 6.5 … 6.8 only know the command that waits for the last user. Interrupted there it has
+         * deleted all the same. */
         r = simple_command(c, UBLK_U_CMD_DEL_DEV, id, 0, -EBADF, CONTROL_TIMEOUT_USEC);
         return r == -ETIMEDOUT ? 0 : r;
 }

@@ -152,6 +152,9 @@ static bool refresh_last_error(Device *d) {
 static bool refresh_state(Device *d) {
         DeviceState state = device_state_derive(&d->unit, &d->kernel, marker_read(d->config));
 
+        /* The disk is there for a moment before its unit is active: that is the end of the first start, not a recovery. */
+        if (state == DEVICE_RECOVERING && d->state == DEVICE_STARTING)
+                state = DEVICE_STARTING;
         if (state == d->state)
                 return false;
         d->state = state;

@@ -92,9 +92,41 @@ static json_t *json_text(const char *s, size_t max) {
         return json_string(copy);
 }
 
+/* No backslash outlives systemd's parsing of STATUS=: see failure.h. */
+static int percent_encode(const char *s, char **ret) {
+        char *encoded = malloc(strlen(s) * 3 + 1), *p = encoded;
+
+        if (!encoded)
+                return -ENOMEM;
+        for (; *s; s++)
+                if (*s == '\\' || *s == '%')
+                        p += sprintf(p, "%%%02x", (unsigned) *s);
+                else
+                        *p++ = *s;
+        *p = 0;
+        *ret = encoded;
+        return 0;
+}
+
+static int percent_decode(const char *s, char **ret) {
+        char *decoded = malloc(strlen(s) + 1), *p = decoded;
+
+        if (!decoded)
+                return -ENOMEM;
+        while (*s)
+                if (strncmp(s, "%5c", 3) == 0 || strncmp(s, "%25", 3) == 0) {
+                        *p++ = s[1] == '5' ? '\\' : '%';
+                        s += 3;
+                } else
+                        *p++ = *s++;
+        *p = 0;
+        *ret = decoded;
+        return 0;
+}
+
 static int failure_dump(const Failure *f, size_t message_max, char **ret) {
+        _cleanup_free_ char *text = NULL;
         json_t *o = json_object();
-        char *text;
 
         json_object_set_new(o, "kind", json_string(failure_kind_to_string(f->kind)));
         if (f->error > 0)
@@ -108,14 +140,11 @@ static int failure_dump(const Failure *f, size_t message_max, char **ret) {
                 json_object_set_new(o, "line", json_integer(f->line));
         text = json_dumps(o, JSON_COMPACT);
         json_decref(o);
-        if (!text)
-                return -ENOMEM;
-        *ret = text;
-        return 0;
+        return text ? percent_encode(text, ret) : -ENOMEM;
 }
 
 int failure_to_text(const Failure *f, char **ret) {
-        /* Escaping can make six bytes of one; halve until it fits. */
+        /* Escaping can make eight bytes of one; halve until it fits. */
         for (size_t max = 1536;; max /= 2) {
                 _cleanup_free_ char *text = NULL;
                 int r;
@@ -154,12 +183,16 @@ static int failure_from_json(json_t *o, Failure *ret) {
 }
 
 int failure_from_text(const char *text, Failure *ret) {
+        _cleanup_free_ char *json = NULL;
         json_t *o;
         int r;
 
         if (strnlen(text, FAILURE_MAX_TEXT) == FAILURE_MAX_TEXT)
                 return -EBADMSG;
-        o = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+        r = percent_decode(text, &json);
+        if (r < 0)
+                return r;
+        o = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
         r = json_is_object(o) ? failure_from_json(o, ret) : -EBADMSG;
         json_decref(o);
         return r;

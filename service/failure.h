@@ -6,6 +6,9 @@
  * As text it is one line of JSON of at most FAILURE_MAX_TEXT bytes, e.g.
  *
  *     {"kind":"hook","class":"Errno::ENOENT","message":"No such file …","file":"/etc/…/file.rb","line":7}
+ *
+ * in which a backslash is written %5c and a percent sign %25: systemd (252 … 257) drops backslashes from STATUS=, which would
+ * leave an escaped quotation mark unescaped.
  */
 
 #include "service/util.h"
@@ -45,7 +48,7 @@ int failure_set(Failure *f, FailureKind kind, int error, const char *format, ...
 int failure_set_origin(Failure *f, const char *class_name, const char *file, uint32_t line);
 void failure_done(Failure *f);
 
-/* Always valid JSON in UTF-8, shortened to fit. */
+/* Always such a line, in UTF-8, shortened to fit. */
 int failure_to_text(const Failure *f, char **ret);
 /* -EBADMSG if it isn't one of ours. */
 int failure_from_text(const char *text, Failure *ret);

@@ -34,10 +34,12 @@ static int check_size(const Geometry *g, char **ret_message) {
                 return refuse(ret_message, -EINVAL, "size is 0: a disk needs at least one block of %u bytes",
                               g->logical_block_size);
         if (g->size > GEOMETRY_MAX_SIZE)
-                return refuse(ret_message, -EINVAL, "size is %llu bytes, more than a block device can have (%llu)",
+                return refuse(ret_message, -EINVAL,
+                              "size is %llu bytes, more than a block device can have (%llu)",
                               (unsigned long long) g->size, (unsigned long long) GEOMETRY_MAX_SIZE);
         if (g->size % g->logical_block_size != 0)
-                return refuse(ret_message, -EINVAL, "size is %llu bytes, not a multiple of logical_block_size, which is %u",
+                return refuse(ret_message, -EINVAL,
+                              "size is %llu bytes, not a multiple of logical_block_size, which is %u",
                               (unsigned long long) g->size, g->logical_block_size);
         return 0;
 }
@@ -55,7 +57,8 @@ static int check_flags(const Geometry *g, char **ret_message) {
 
         for (size_t i = 0; i < ELEMENTSOF(flags); i++)
                 if (flags[i].value > 1)
-                        return refuse(ret_message, -EINVAL, "%s is %u, not 0 or 1", flags[i].name, flags[i].value);
+                        return refuse(ret_message, -EINVAL, "%s is %u, not 0 or 1", flags[i].name,
+                                      flags[i].value);
         return 0;
 }
 
@@ -64,18 +67,20 @@ int geometry_check(const Geometry *g, char **ret_message) {
         int r;
 
         if (!is_power_of_2(logical) || logical < LOGICAL_MIN || logical > LOGICAL_MAX)
-                return refuse(ret_message, -EINVAL, "logical_block_size is %u, not a power of two from %u to %u", logical,
+                return refuse(ret_message, -EINVAL,
+                              "logical_block_size is %u, not a power of two from %u to %u", logical,
                               LOGICAL_MIN, LOGICAL_MAX);
         if (!is_power_of_2(physical) || physical < logical || physical > PHYSICAL_MAX)
-                return refuse(ret_message, -EINVAL,
-                              "physical_block_size is %u, not a power of two from logical_block_size (%u) to %u", physical,
-                              logical, PHYSICAL_MAX);
+                return refuse(
+                        ret_message, -EINVAL,
+                        "physical_block_size is %u, not a power of two from logical_block_size (%u) to %u",
+                        physical, logical, PHYSICAL_MAX);
         r = check_size(g, ret_message);
         if (r < 0)
                 return r;
         if (g->recovery <= RECOVERY_DEFAULT || g->recovery >= _RECOVERY_MAX)
-                return refuse(ret_message, -EINVAL, "recovery is %u, which is none of none, fail, fail-io, reissue",
-                              g->recovery);
+                return refuse(ret_message, -EINVAL,
+                              "recovery is %u, which is none of none, fail, fail-io, reissue", g->recovery);
         return check_flags(g, ret_message);
 }
 
@@ -116,15 +121,16 @@ void geometry_to_params(const Geometry *g, uint32_t max_io_size, struct ublk_par
         *ret = p;
 }
 
-/* What a client could tell apart. Whether discards and zeroes reach the hook is no part of it: a hook that no longer takes
- * them answers EOPNOTSUPP, and one that now could is simply not asked. */
+/* What a client could tell apart. Whether discards and zeroes reach the hook is no part of it: a hook that no
+ * longer takes them answers EOPNOTSUPP, and one that now could is simply not asked. */
 int geometry_match_params(const Geometry *g, const struct ublk_params *p, char **ret_message) {
         const struct ublk_param_basic *b = &p->basic;
         bool read_only = b->attrs & UBLK_ATTR_READ_ONLY;
 
         if (b->dev_sectors != g->size >> SECTOR_SHIFT)
                 return refuse(ret_message, -ESTALE, "size was %llu bytes and now would be %llu",
-                              (unsigned long long) b->dev_sectors << SECTOR_SHIFT, (unsigned long long) g->size);
+                              (unsigned long long) b->dev_sectors << SECTOR_SHIFT,
+                              (unsigned long long) g->size);
         if (b->logical_bs_shift != shift(g->logical_block_size))
                 return refuse(ret_message, -ESTALE, "logical_block_size was %u and now would be %u",
                               1U << (b->logical_bs_shift & 31), g->logical_block_size);
@@ -132,7 +138,7 @@ int geometry_match_params(const Geometry *g, const struct ublk_params *p, char *
                 return refuse(ret_message, -ESTALE, "physical_block_size was %u and now would be %u",
                               1U << (b->physical_bs_shift & 31), g->physical_block_size);
         if (read_only != (g->read_only != 0))
-                return refuse(ret_message, -ESTALE, "read_only was %s and now would be %s", read_only ? "true" : "false",
-                              g->read_only ? "true" : "false");
+                return refuse(ret_message, -ESTALE, "read_only was %s and now would be %s",
+                              read_only ? "true" : "false", g->read_only ? "true" : "false");
         return 0;
 }

@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 
 #define MAX_MOUNTINFO (4U << 20)
+#define MAX_CGROUP (64U << 10)
 
 static DIR *open_directory(const char *format, ...) _printf_(1, 2);
 
@@ -148,9 +149,23 @@ void process_name(pid_t pid, char ret[static 16]) {
                 (void) snprintf(ret, 16, "?");
 }
 
-/* Calls f with the target of each open file of a process that lies in /dev or is named as one of ours, until non-zero.
- * By the link's text first: stat(2) of any other file may hang, on a dead NFS server for one. */
-static int for_each_open_device(pid_t pid, int (*f)(const char *target, const struct stat *st, void *userdata), void *userdata) {
+/* "0::/system.slice/systemd-udevd.service/udev", or a line each for the hierarchies of version 1. */
+bool process_is_udev(pid_t pid) {
+        _cleanup_free_ char *path = NULL, *text = NULL;
+        const char *unit;
+
+        if (config_path(&path, "/proc/%d/cgroup", (int) pid) < 0 ||
+            read_file(path, MAX_CGROUP, &text, NULL) < 0)
+                return false;
+        unit = strstr(text, ":/system.slice/systemd-udevd.service");
+        return unit && strchr("/\n", unit[strlen(":/system.slice/systemd-udevd.service")]);
+}
+
+/* Calls f with the target of each open file of a process that lies in /dev or is named as one of ours, until
+ * non-zero. By the link's text first: stat(2) of any other file may hang, on a dead NFS server for one. */
+static int for_each_open_device(pid_t pid,
+                                int (*f)(const char *target, const struct stat *st, void *userdata),
+                                void *userdata) {
         _cleanup_closedir_ DIR *dir = open_directory("/proc/%d/fd", (int) pid);
         int r;
 
@@ -163,7 +178,8 @@ static int for_each_open_device(pid_t pid, int (*f)(const char *target, const st
                 if (n <= 0)
                         continue;
                 target[n] = 0;
-                if ((strncmp(target, "/dev/", 5) != 0 && !strstr(target, "/ublk")) || fstatat(dirfd(dir), e->d_name, &st, 0) < 0)
+                if ((strncmp(target, "/dev/", 5) != 0 && !strstr(target, "/ublk")) ||
+                    fstatat(dirfd(dir), e->d_name, &st, 0) < 0)
                         continue;
                 r = f(target, &st, userdata);
                 if (r != 0)
@@ -201,7 +217,8 @@ static int add_mounts_of(pid_t pid, void *userdata) {
         const Scan *scan = userdata;
         _cleanup_free_ char *path = NULL, *text = NULL;
 
-        if (config_path(&path, "/proc/%d/mountinfo", (int) pid) < 0 || read_file(path, MAX_MOUNTINFO, &text, NULL) < 0)
+        if (config_path(&path, "/proc/%d/mountinfo", (int) pid) < 0 ||
+            read_file(path, MAX_MOUNTINFO, &text, NULL) < 0)
                 return 0; /* gone in the meantime */
         return holders_add_mounts(scan->holders, scan->disk, text);
 }
@@ -233,7 +250,8 @@ static int add_node_opener(pid_t pid, void *userdata) {
                 return 0;
         process_name(pid, comm);
         before = TAKE_PTR(scan->text);
-        r = xasprintf(&scan->text, "%s%s%s (pid %d)", before ? before : "", before ? ", " : "", comm, (int) pid);
+        r = xasprintf(&scan->text, "%s%s%s (pid %d)", before ? before : "", before ? ", " : "", comm,
+                      (int) pid);
         return r < 0 ? r : 0;
 }
 

@@ -83,7 +83,8 @@ static void unescape(char *s) {
         char *out = s;
 
         for (; *s; s++) {
-                if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' && s[3] <= '7') {
+                if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' &&
+                    s[3] <= '7') {
                         *out++ = (char) ((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
                         s += 3;
                 } else
@@ -92,8 +93,8 @@ static void unescape(char *s) {
         *out = 0;
 }
 
-/* "36 35 259:0 / /mnt rw,noatime shared:1 - ext4 /dev/ublkb0 rw": what lies before " - " has a varying number of fields.
- * Btrfs has a number of its own, so its source counts too. */
+/* "36 35 259:0 / /mnt rw,noatime shared:1 - ext4 /dev/ublkb0 rw": what lies before " - " has a varying number
+ * of fields. Btrfs has a number of its own, so its source counts too. */
 static int add_mount(Holders *h, const Disk *d, char *line) {
         char *tail = strstr(line, " - "), *state = NULL, *numbers, *point, *source;
         unsigned major, minor;
@@ -172,7 +173,8 @@ static int add_from_file(Holders *h, const Disk *d, const char *name, size_t max
 static int open_exclusively(const void *argument) {
         int fd = open(argument, O_RDONLY | O_EXCL | O_CLOEXEC | O_NOCTTY);
 
-        /* No close: that of a last opener waits for write-back. The child's exit does it, without us waiting for that. */
+        /* No close: that of a last opener waits for write-back. The child's exit does it, without us waiting
+         * for that. */
         return fd < 0 ? -errno : 0;
 }
 
@@ -212,7 +214,8 @@ int holders_find(uint32_t id, Holders *ret) {
                 return r;
         r = is_claimed(id);
         if (r == -ETIMEDOUT)
-                r = holders_add(&h, HOLDER_DEVICE, "something that keeps the disk from being opened", 0, NULL);
+                r = holders_add(&h, HOLDER_DEVICE, "something that keeps the disk from being opened", 0,
+                                NULL);
         else if (r == 1 && h.n == 0) {
                 r = holders_add_foreign_mounts(&h, &d);
                 if (r >= 0 && h.n == 0)
@@ -232,14 +235,32 @@ static bool only_processes(const Holders *h) {
         return h->n > 0;
 }
 
+static void drop_udev(Holders *h) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < h->n; i++) {
+                if (h->items[i].kind != HOLDER_PROCESS || !process_is_udev(h->items[i].pid)) {
+                        h->items[n++] = h->items[i];
+                        continue;
+                }
+                free(h->items[i].what);
+                free(h->items[i].comm);
+        }
+        h->n = n;
+}
+
 int holders_find_lasting(uint32_t id, Holders *ret) {
         uint64_t deadline = now_usec() + LASTING_USEC;
         int r;
 
         for (;;) {
                 r = holders_find(id, ret);
-                if (r < 0 || !only_processes(ret) || now_usec() >= deadline)
+                if (r < 0)
                         return r;
+                if (!only_processes(ret) || now_usec() >= deadline) {
+                        drop_udev(ret);
+                        return 0;
+                }
                 holders_done(ret);
                 /* Nothing tells when a disk is closed. */
                 (void) nanosleep(&(struct timespec) { .tv_nsec = 50 * 1000 * 1000 }, NULL);
@@ -302,7 +323,8 @@ json_t *holders_to_json(const Holders *h) {
 
         for (size_t i = 0; i < h->n; i++) {
                 const Holder *x = &h->items[i];
-                json_t *j = json_pack("{ss so}", "kind", holder_kind_to_string(x->kind), "what", json_text(x->what));
+                json_t *j = json_pack("{ss so}", "kind", holder_kind_to_string(x->kind), "what",
+                                      json_text(x->what));
 
                 if (j && x->kind == HOLDER_PROCESS) {
                         (void) json_object_set_new(j, "pid", json_integer(x->pid));

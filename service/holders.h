@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * Who uses a disk: mounts, swap, stacked devices, and processes that have it open. The last kind matters because a plain
- * opener (dd, qemu) leaves O_EXCL unimpressed; before Linux 7.0 the kernel can't be asked to stop only an unused device.
- * A look from outside, so it can be outrun: nothing but the kernel's own TRY_STOP_DEV can't.
+ * Who uses a disk: mounts, swap, stacked devices, and processes that have it open. The last kind matters
+ * because a plain opener (dd, qemu) leaves O_EXCL unimpressed; before Linux 7.0 the kernel can't be asked to
+ * stop only an unused device. A look from outside, so it can be outrun: nothing but the kernel's own
+ * TRY_STOP_DEV can't.
  */
 
 #include "service/util.h"
@@ -36,9 +37,11 @@ typedef struct Holders {
 #define HOLDERS_NULL ((Holders) { 0 })
 void holders_done(Holders *h);
 
-/* Never blocks for long, whatever state the disk is in. No holder is 0 with ret->n = 0, as is no such disk. */
+/* Never blocks for long, whatever state the disk is in. No holder is 0 with ret->n = 0, as is no such disk.
+ */
 int holders_find(uint32_t id, Holders *ret);
-/* The same, but gives processes about a second to go: udev's workers open every disk for a moment. */
+/* The same, but gives processes about a second to go, and leaves out udev's, which open every disk for a
+ * moment, and hang in it if its worker dies just then: they have no use for it. */
 int holders_find_lasting(uint32_t id, Holders *ret);
 
 /* "mounted at /mnt, open in dd (pid 34)"; at most a handful is named. */

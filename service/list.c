@@ -29,10 +29,11 @@ static json_t *describe(const struct ublk_dev_info *info) {
         char node[32];
 
         (void) snprintf(node, sizeof(node), "/dev/ublkb%u", info->dev_id);
-        return json_pack("{si ss ss sb si si si si so}", "id", (int) info->dev_id, "node", node, "state", state_name(info->state),
-                         "ours", (int) kernel_tag_is_ours(info->ublksrv_flags), "pid", (int) info->ublksrv_pid, "queues",
-                         (int) info->nr_hw_queues, "depth", (int) info->queue_depth, "max-io-size", (int) info->max_io_buf_bytes,
-                         "flags", flag_names(info->flags));
+        return json_pack("{si ss ss sb si si si si so}", "id", (int) info->dev_id, "node", node, "state",
+                         state_name(info->state), "ours", (int) kernel_tag_is_ours(info->ublksrv_flags),
+                         "pid", (int) info->ublksrv_pid, "queues", (int) info->nr_hw_queues, "depth",
+                         (int) info->queue_depth, "max-io-size", (int) info->max_io_buf_bytes, "flags",
+                         flag_names(info->flags));
 }
 
 int list_devices(json_t **ret, Failure *f) {
@@ -57,7 +58,8 @@ int list_devices(json_t **ret, Failure *f) {
                         continue;
                 if (r < 0) {
                         json_decref(list);
-                        return failure_set(f, FAILURE_KERNEL, -r, "the kernel tells nothing of device %u: %s", ids[i], strerror(-r));
+                        return failure_set(f, FAILURE_KERNEL, -r, "the kernel tells nothing of device %u: %s",
+                                           ids[i], strerror(-r));
                 }
                 (void) json_array_append_new(list, describe(&info));
         }
@@ -73,8 +75,10 @@ void list_print(const json_t *devices) {
         json_array_foreach(devices, i, d) {
                 printf("%-8lld %-9s %-8s %8lld %7lld %6lld ", json_integer_value(json_object_get(d, "id")),
                        json_string_value(json_object_get(d, "state")),
-                       json_is_true(json_object_get(d, "ours")) ? "ours" : "foreign", json_integer_value(json_object_get(d, "pid")),
-                       json_integer_value(json_object_get(d, "queues")), json_integer_value(json_object_get(d, "depth")));
+                       json_is_true(json_object_get(d, "ours")) ? "ours" : "foreign",
+                       json_integer_value(json_object_get(d, "pid")),
+                       json_integer_value(json_object_get(d, "queues")),
+                       json_integer_value(json_object_get(d, "depth")));
                 json_array_foreach(json_object_get(d, "flags"), k, flag)
                         printf(" %s", json_string_value(flag));
                 printf("\n");

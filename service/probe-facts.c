@@ -27,7 +27,8 @@ static FILE *open_below_root(const char *path) {
         return config_path(&p, "%s", path) >= 0 ? fopen(p, "re") : NULL;
 }
 
-/* modules.dep is text, modules.dep.bin has the same paths in it. Neither has a limit that we know of, so nothing is kept. */
+/* modules.dep is text, modules.dep.bin has the same paths in it. Neither has a limit that we know of, so
+ * nothing is kept. */
 static bool file_mentions_module(const char *release, const char *name) {
         static const char needle[] = "/" MODULE ".ko";
         _cleanup_fclose_ FILE *f = NULL;
@@ -41,7 +42,8 @@ static bool file_mentions_module(const char *release, const char *name) {
         if (!f)
                 return false;
         while (needle[matched] && (c = getc(f)) != EOF)
-                /* The needle's first byte occurs in it once only, so after a mismatch nothing but that byte can go on. */
+                /* The needle's first byte occurs in it once only, so after a mismatch nothing but that byte
+                 * can go on. */
                 matched = c == needle[matched] ? matched + 1 : c == needle[0] ? 1 : 0;
         return !needle[matched];
 }
@@ -57,13 +59,15 @@ static void read_modprobe_file(const char *path, ProbeFacts *f) {
         size_t size = 0;
 
         while (file && getline(&line, &size, file) >= 0) {
-                char *state = NULL, *verb = strtok_r(line, " \t\n", &state), *module = strtok_r(NULL, " \t\n", &state);
+                char *state = NULL, *verb = strtok_r(line, " \t\n", &state),
+                     *module = strtok_r(NULL, " \t\n", &state);
 
                 if (!verb || !is_module(module) || (!streq(verb, "install") && !streq(verb, "blacklist")))
                         continue;
                 (void) snprintf(f->kept_by, sizeof(f->kept_by), "`%s %s%s` in %s", verb, module,
                                 streq(verb, "install") ? " …" : "", path);
-                /* A blacklist only holds modules-load.d back, an install line holds everybody: it is the one to name. */
+                /* A blacklist only holds modules-load.d back, an install line holds everybody: it is the one
+                 * to name. */
                 if (streq(verb, "install"))
                         return;
         }
@@ -71,7 +75,8 @@ static void read_modprobe_file(const char *path, ProbeFacts *f) {
 
 static void read_modprobe_directories(ProbeFacts *f) {
         static const char *const directories[] = {
-                "/usr/lib/modprobe.d", "/lib/modprobe.d", "/usr/local/lib/modprobe.d", "/run/modprobe.d", "/etc/modprobe.d",
+                "/usr/lib/modprobe.d", "/lib/modprobe.d", "/usr/local/lib/modprobe.d",
+                "/run/modprobe.d",     "/etc/modprobe.d",
         };
 
         for (size_t i = 0; i < ELEMENTSOF(directories); i++) {
@@ -104,12 +109,14 @@ static void read_command_line(ProbeFacts *f) {
         for (char *word = strtok_r(line, " \n", &state); word; word = strtok_r(NULL, " \n", &state)) {
                 char *list = strchr(word, '=');
 
-                if (!list || (strncmp(word, "module_blacklist=", 17) != 0 && strncmp(word, "modprobe.blacklist=", 19) != 0))
+                if (!list || (strncmp(word, "module_blacklist=", 17) != 0 &&
+                              strncmp(word, "modprobe.blacklist=", 19) != 0))
                         continue;
                 for (char *names = list + 1, *name; (name = strsep(&names, ","));)
                         if (is_module(name))
-                                (void) snprintf(f->kept_by, sizeof(f->kept_by), "`%.*s=%s` on the kernel's command line",
-                                                (int) (list - word), word, name);
+                                (void) snprintf(f->kept_by, sizeof(f->kept_by),
+                                                "`%.*s=%s` on the kernel's command line", (int) (list - word),
+                                                word, name);
         }
 }
 
@@ -130,7 +137,8 @@ void probe_facts_read_files(const char *release, ProbeFacts *ret) {
         ret->loaded = below_root("/sys/module/" MODULE);
         ret->node = below_root(UBLK_CONTROL_NODE);
         ret->builtin = file_mentions_module(release, "modules.builtin");
-        ret->module_there = file_mentions_module(release, "modules.dep") || file_mentions_module(release, "modules.dep.bin");
+        ret->module_there = file_mentions_module(release, "modules.dep") ||
+                            file_mentions_module(release, "modules.dep.bin");
         ret->modules_known = xasprintf(&directory, "/lib/modules/%s", release) >= 0 && below_root(directory);
         read_command_line(ret);
         read_modprobe_directories(ret);
@@ -149,7 +157,8 @@ static void read_worker(ProbeFacts *f) {
         if (!user)
                 return;
         f->worker_exists = true;
-        if (!read_number("/proc/sys/kernel/io_uring_group", &wanted) || getgrouplist(user->pw_name, user->pw_gid, groups, &n) < 0)
+        if (!read_number("/proc/sys/kernel/io_uring_group", &wanted) ||
+            getgrouplist(user->pw_name, user->pw_gid, groups, &n) < 0)
                 return;
         for (int i = 0; i < n; i++)
                 if (groups[i] == wanted)
@@ -161,14 +170,16 @@ static bool have_admin(void) {
         struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
 
         /* No libcap for one bit. */
-        return syscall(SYS_capget, &header, data) == 0 && (data[0].effective & (UINT32_C(1) << CAP_SYS_ADMIN));
+        return syscall(SYS_capget, &header, data) == 0 &&
+               (data[0].effective & (UINT32_C(1) << CAP_SYS_ADMIN));
 }
 
 static bool in_initial_namespace(void) {
         _cleanup_fclose_ FILE *f = fopen("/proc/self/uid_map", "re");
         unsigned long long inside, outside, count;
 
-        return f && fscanf(f, "%llu %llu %llu", &inside, &outside, &count) == 3 && outside == 0 && count == UINT32_MAX;
+        return f && fscanf(f, "%llu %llu %llu", &inside, &outside, &count) == 3 && outside == 0 &&
+               count == UINT32_MAX;
 }
 
 static void try_device(ProbeFacts *f) {

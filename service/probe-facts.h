@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * What `probe` finds on a machine, and the verdict on it: two steps, so that the verdict can be tested for machines
- * that nobody has at hand.
+ * What `probe` finds on a machine, and the verdict on it: two steps, so that the verdict can be tested for
+ * machines that nobody has at hand.
  */
 
 #include "service/probe.h"
@@ -14,7 +14,8 @@ typedef struct ProbeFacts {
         bool builtin;            /* in modules.builtin */
         bool modules_known;      /* /lib/modules/RELEASE can be looked at */
         bool module_there;       /* in modules.dep */
-        char kept_by[256];       /* what keeps the module from loading: "install … in /etc/modprobe.d/…"; or empty */
+        char kept_by[256]; /* what keeps the module from loading: "install … in /etc/modprobe.d/…"; or empty
+                            */
         bool node;               /* /dev/ublk-control */
         bool initial_namespace;  /* the first user namespace: the driver takes capabilities of no other */
         bool admin;              /* we have CAP_SYS_ADMIN */
@@ -27,7 +28,8 @@ typedef struct ProbeFacts {
         uint64_t features;
 } ProbeFacts;
 
-/* Below config_set_root()'s root, but for what only the running kernel can say (uname, credentials, the device). */
+/* Below config_set_root()'s root, but for what only the running kernel can say (uname, credentials, the
+ * device). */
 void probe_facts_read(ProbeFacts *ret);
 /* What can be read from files below that root, for a kernel of this release. */
 void probe_facts_read_files(const char *release, ProbeFacts *ret);

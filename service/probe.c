@@ -40,29 +40,35 @@ static bool driver_is_missing(const ProbeFacts *f, Probe *p) {
                 return false;
         if (f->module_there && *f->kept_by)
                 return verdict(p, PROBE_NOT_LOADED,
-                               "The module ublk_drv is kept from loading by %s: remove that, then run `modprobe ublk_drv`.",
+                               "The module ublk_drv is kept from loading by %s: remove that, then run "
+                               "`modprobe ublk_drv`.",
                                f->kept_by);
         if (f->module_there)
-                return verdict(p, PROBE_NOT_LOADED, "The module ublk_drv is not loaded: run `modprobe ublk_drv` as root.");
+                return verdict(p, PROBE_NOT_LOADED,
+                               "The module ublk_drv is not loaded: run `modprobe ublk_drv` as root.");
         if (f->modules_known)
                 return verdict(p, PROBE_NO_DRIVER,
-                               "Linux %s was built without the ublk driver: boot a kernel with CONFIG_BLK_DEV_UBLK, 6.5 or later.",
+                               "Linux %s was built without the ublk driver: boot a kernel with "
+                               "CONFIG_BLK_DEV_UBLK, 6.5 or later.",
                                f->kernel);
         return verdict(p, PROBE_NO_DRIVER,
-                       "Linux %s has no ublk driver, and there are no modules for it in /lib/modules/%s: install them, or boot a "
-                       "kernel with CONFIG_BLK_DEV_UBLK, 6.5 or later; in a container, load ublk_drv on the host.",
+                       "Linux %s has no ublk driver, and there are no modules for it in /lib/modules/%s: "
+                       "install them, or boot a kernel with CONFIG_BLK_DEV_UBLK, 6.5 or later; "
+                       "in a container, load ublk_drv on the host.",
                        f->kernel, f->kernel);
 }
 
 static bool io_uring_is_disabled(const ProbeFacts *f, Probe *p) {
         if (f->io_uring_disabled >= 2)
                 return verdict(p, PROBE_NO_IO_URING,
-                               "io_uring is disabled for everyone: set the sysctl kernel.io_uring_disabled to 0 (or to 1, with the "
-                               "group of user " WORKER_USER " as kernel.io_uring_group).");
+                               "io_uring is disabled for everyone: set the sysctl kernel.io_uring_disabled "
+                               "to 0 (or to 1, with the group of user " WORKER_USER
+                               " as kernel.io_uring_group).");
         if (f->io_uring_disabled == 1 && !f->worker_in_group)
                 return verdict(p, PROBE_NO_IO_URING,
-                               "io_uring is disabled for the worker's user " WORKER_USER "%s (kernel.io_uring_disabled=1): set "
-                               "kernel.io_uring_disabled to 0, or kernel.io_uring_group to a group of that user.",
+                               "io_uring is disabled for the worker's user " WORKER_USER "%s "
+                               "(kernel.io_uring_disabled=1): set kernel.io_uring_disabled to 0, "
+                               "or kernel.io_uring_group to a group of that user.",
                                f->worker_exists ? "" : ", which does not exist");
         return false;
 }
@@ -70,22 +76,24 @@ static bool io_uring_is_disabled(const ProbeFacts *f, Probe *p) {
 static bool permission_is_missing(const ProbeFacts *f, Probe *p) {
         if (!f->node)
                 return verdict(p, PROBE_NO_PERMISSION,
-                               "The ublk driver is there, but " UBLK_CONTROL_NODE " is not: this looks like a container or a private "
-                               "/dev; the service has to run on the host.");
+                               "The ublk driver is there, but " UBLK_CONTROL_NODE " is not: this looks "
+                               "like a container or a private /dev; the service has to run on the host.");
         if (f->open_error == -EACCES)
-                return verdict(p, PROBE_NO_PERMISSION, "No permission to open " UBLK_CONTROL_NODE ": run this as root.");
+                return verdict(p, PROBE_NO_PERMISSION,
+                               "No permission to open " UBLK_CONTROL_NODE ": run this as root.");
         if (f->open_error < 0)
                 return verdict(p, PROBE_NO_PERMISSION,
-                               UBLK_CONTROL_NODE " can't be opened (%s): a device policy or a container keeps it from this process.",
+                               UBLK_CONTROL_NODE " can't be opened (%s): a device policy or a container "
+                               "keeps it from this process.",
                                strerror(-f->open_error));
         if (!f->initial_namespace)
                 return verdict(p, PROBE_NO_PERMISSION,
-                               "The ublk driver takes no orders from a user namespace: the service has to run on the host, not in a "
-                               "container.");
+                               "The ublk driver takes no orders from a user namespace: the service has to "
+                               "run on the host, not in a container.");
         if (!f->admin)
                 return verdict(p, PROBE_NO_PERMISSION,
-                               "Adding a ublk device takes CAP_SYS_ADMIN, which this process lacks: run it as root, outside of a "
-                               "container.");
+                               "Adding a ublk device takes CAP_SYS_ADMIN, which this process lacks: run it "
+                               "as root, outside of a container.");
         return false;
 }
 
@@ -93,22 +101,30 @@ static bool ring_is_missing(const ProbeFacts *f, Probe *p) {
         if (f->ring_error == 0)
                 return false;
         if (f->ring_error == -ENOSYS)
-                return verdict(p, PROBE_NO_IO_URING, "Linux %s was built without io_uring: boot one with CONFIG_IO_URING.", f->kernel);
+                return verdict(p, PROBE_NO_IO_URING,
+                               "Linux %s was built without io_uring: boot one with CONFIG_IO_URING.",
+                               f->kernel);
         if (f->ring_error == -EPERM)
                 return verdict(p, PROBE_NO_IO_URING,
-                               "io_uring is refused to this process, though not by kernel.io_uring_disabled: a seccomp filter or a "
-                               "security module, such as a container's.");
+                               "io_uring is refused to this process, though not by "
+                               "kernel.io_uring_disabled: a seccomp filter or a security module, "
+                               "such as a container's.");
         return verdict(p, PROBE_NO_IO_URING, "An io_uring can't be set up: %s.", strerror(-f->ring_error));
 }
 
 static bool user_copy_is_missing(const ProbeFacts *f, Probe *p) {
         /* The command itself is as old as the feature: Linux 6.1 answers EOPNOTSUPP, EINVAL or ENODEV. */
-        if (f->features_error == -EOPNOTSUPP || f->features_error == -EINVAL || f->features_error == -ENODEV ||
+        if (f->features_error == -EOPNOTSUPP || f->features_error == -EINVAL ||
+            f->features_error == -ENODEV ||
             (f->features_error == 0 && (f->features & FEATURES_NEEDED) != FEATURES_NEEDED))
                 return verdict(p, PROBE_NO_USER_COPY,
-                               "The ublk driver of Linux %s lacks USER_COPY, which came with 6.5: boot a newer kernel.", f->kernel);
+                               "The ublk driver of Linux %s lacks USER_COPY, which came with 6.5: boot a "
+                               "newer kernel.",
+                               f->kernel);
         if (f->features_error < 0)
-                return verdict(p, PROBE_NO_PERMISSION, "The ublk driver does not say what it can do (%s): a security module, perhaps.",
+                return verdict(p, PROBE_NO_PERMISSION,
+                               "The ublk driver does not say what it can do (%s): a security module, "
+                               "perhaps.",
                                strerror(-f->features_error));
         return false;
 }
@@ -152,8 +168,8 @@ int probe_to_json(const Probe *p, bool pretty, char **ret) {
         char *text;
 
         j = json_pack("{sb ss ss ss so sI}", "supported", (int) (p->verdict == PROBE_SUPPORTED), "verdict",
-                      probe_verdict_to_string(p->verdict), "kernel", p->kernel, "reason", p->reason, "features",
-                      feature_names(p->features), "feature-bits", (json_int_t) p->features);
+                      probe_verdict_to_string(p->verdict), "kernel", p->kernel, "reason", p->reason,
+                      "features", feature_names(p->features), "feature-bits", (json_int_t) p->features);
         if (!j)
                 return -ENOMEM;
         text = json_dumps(j, pretty ? JSON_INDENT(2) : JSON_COMPACT);

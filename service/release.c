@@ -34,8 +34,9 @@ static void drop_marker(uint32_t id) {
                 log_warning("Can't remove the udev file of device %u, ignoring: %s", id, strerror(-r));
 }
 
-/* The device is gone, or about to be. Without recovery its data went with the worker, unless somebody had it stopped: an empty
- * disk must not take its place. has_recovery: -1 if the device is gone, so that only the configuration can say. */
+/* The device is gone, or about to be. Without recovery its data went with the worker, unless somebody had it
+ * stopped: an empty disk must not take its place. has_recovery: -1 if the device is gone, so that only the
+ * configuration can say. */
 static void settle_marker(uint32_t id, const DeviceConfig *config, int has_recovery, int exit_status) {
         int marker, r;
 
@@ -51,10 +52,12 @@ static void settle_marker(uint32_t id, const DeviceConfig *config, int has_recov
         if (has_recovery > 0)
                 drop_marker(id); /* stopped by somebody else: the hook has its data */
         if (has_recovery == 0 || (has_recovery < 0 && config->recovery == RECOVERY_NONE)) {
-                log_error("The data of device %u (%s) went with its worker, as its recovery is none.", id, config->name);
+                log_error("The data of device %u (%s) went with its worker, as its recovery is none.", id,
+                          config->name);
                 r = marker_write(config, /* lost= */ true);
                 if (r < 0)
-                        log_warning("Can't note that the data of device %u is lost, ignoring: %s", id, strerror(-r));
+                        log_warning("Can't note that the data of device %u is lost, ignoring: %s", id,
+                                    strerror(-r));
         }
 }
 
@@ -63,7 +66,8 @@ static int release_dead(Control *c, uint32_t id, Failure *f) {
 
         r = control_delete(c, id);
         if (r < 0 && r != -ENODEV)
-                return failure_set(f, FAILURE_KERNEL, -r, "the kernel did not delete device %u: %s", id, strerror(-r));
+                return failure_set(f, FAILURE_KERNEL, -r, "the kernel did not delete device %u: %s", id,
+                                   strerror(-r));
         log_info("Device %u is deleted.", id);
         return 0;
 }
@@ -75,7 +79,8 @@ int release_device(uint32_t id, int exit_status, Failure *f) {
         struct ublk_dev_info info;
         int r, has_recovery;
 
-        (void) device_config_load(id, &config, &message); /* it may be gone or wrong; the device is what counts */
+        (void) device_config_load(id, &config,
+                                  &message); /* it may be gone or wrong; the device is what counts */
         r = probe_open_control(&c, f);
         if (r < 0)
                 return r;
@@ -85,8 +90,10 @@ int release_device(uint32_t id, int exit_status, Failure *f) {
                 return 0;
         }
         if (r < 0)
-                return failure_set(f, FAILURE_KERNEL, -r, "the kernel does not tell the state of device %u: %s", id, strerror(-r));
-        if (!kernel_tag_is_ours(info.ublksrv_flags) || (config && info.ublksrv_flags != device_config_kernel_tag(config)))
+                return failure_set(f, FAILURE_KERNEL, -r,
+                                   "the kernel does not tell the state of device %u: %s", id, strerror(-r));
+        if (!kernel_tag_is_ours(info.ublksrv_flags) ||
+            (config && info.ublksrv_flags != device_config_kernel_tag(config)))
                 return 0;
         has_recovery = (info.flags & UBLK_F_USER_RECOVERY) != 0;
         if (!has_recovery)
@@ -109,13 +116,15 @@ static int check_removable(uint32_t id, const struct ublk_dev_info *info, Failur
         (void) snprintf(node, sizeof(node), "/dev/ublkc%u", id);
         r = node_openers_describe(node, &server);
         if (r > 0 && info->state == UBLK_S_DEV_LIVE)
-                return failure_set(f, FAILURE_BUSY, EBUSY, "/dev/ublkb%u is live, served by %s: stop its unit first", id, server);
+                return failure_set(f, FAILURE_BUSY, EBUSY,
+                                   "/dev/ublkb%u is live, served by %s: stop its unit first", id, server);
         if (r >= 0)
                 r = holders_find_lasting(id, &h);
         if (r >= 0)
                 r = holders_describe(&h, &text);
         if (r < 0)
-                return failure_set(f, FAILURE_WORKER, -r, "can't tell who uses /dev/ublkb%u: %s", id, strerror(-r));
+                return failure_set(f, FAILURE_WORKER, -r, "can't tell who uses /dev/ublkb%u: %s", id,
+                                   strerror(-r));
         if (h.n > 0)
                 return failure_set(f, FAILURE_BUSY, EBUSY, "/dev/ublkb%u is in use: %s", id, text);
         return 0;
@@ -130,7 +139,8 @@ static int remove_from_kernel(Control *c, uint32_t id, Failure *f) {
         if (r >= 0)
                 r = control_delete(c, id);
         if (r < 0 && r != -ENODEV)
-                return failure_set(f, FAILURE_KERNEL, -r, "the kernel did not delete device %u: %s", id, strerror(-r));
+                return failure_set(f, FAILURE_KERNEL, -r, "the kernel did not delete device %u: %s", id,
+                                   strerror(-r));
         /* So that its id can be used again at once; that it can't be is no error. */
         while (control_get_info(c, id, &info) >= 0 && now_usec() < deadline)
                 (void) nanosleep(&(struct timespec) { .tv_nsec = 5 * 1000 * 1000 }, NULL);
@@ -151,9 +161,11 @@ int remove_device(uint32_t id, Failure *f) {
                 return 0;
         }
         if (r < 0)
-                return failure_set(f, FAILURE_KERNEL, -r, "the kernel does not tell the state of device %u: %s", id, strerror(-r));
+                return failure_set(f, FAILURE_KERNEL, -r,
+                                   "the kernel does not tell the state of device %u: %s", id, strerror(-r));
         if (!kernel_tag_is_ours(info.ublksrv_flags))
-                return failure_set(f, FAILURE_ARGUMENTS, EPERM, "/dev/ublkb%u belongs to another program", id);
+                return failure_set(f, FAILURE_ARGUMENTS, EPERM, "/dev/ublkb%u belongs to another program",
+                                   id);
         r = check_removable(id, &info, f);
         if (r < 0)
                 return r;

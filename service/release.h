@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * The verbs `release` and `remove`. `release` is ExecStopPost= of a device's unit: the worker is gone, and what is deleted is only
- * what the kernel has ended already. `remove` is the manager's last resort for a device of ours that no worker serves.
+ * The verbs `release` and `remove`. `release` is ExecStopPost= of a device's unit: the worker is gone, and
+ * what is deleted is only what the kernel has ended already. `remove` is the manager's last resort for a
+ * device of ours that no worker serves.
  */
 
 #include "service/failure.h"

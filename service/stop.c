@@ -14,10 +14,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/pidfd.h>
+#include <time.h>
 
 #define SYNC_USEC (5 * USEC_PER_SEC)
 #define STOP_USEC (5 * USEC_PER_SEC)
-/* systemd sends SIGTERM as soon as ExecStop= returns: it must not meet a worker that is putting things in order. */
+/* systemd sends SIGTERM as soon as ExecStop= returns: it must not meet a worker that is putting things in
+ * order. */
 #define WORKER_USEC (8 * USEC_PER_SEC)
 
 static int wait_for_worker(int pid_fd) {
@@ -25,7 +27,8 @@ static int wait_for_worker(int pid_fd) {
 
         r = poll_until(pid_fd, POLLIN, now_usec() + WORKER_USEC);
         if (r == 0)
-                log_warning("The worker is still there after %.0f s; leaving it to systemd.", (double) WORKER_USEC / USEC_PER_SEC);
+                log_warning("The worker is still there after %.0f s; leaving it to systemd.",
+                            (double) WORKER_USEC / USEC_PER_SEC);
         return r < 0 ? r : 0;
 }
 
@@ -58,7 +61,8 @@ static int sync_disk(const void *argument) {
         return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
-/* STOP_DEV throws dirty pages of a device with queueing recovery away. False if they could not be brought home in time. */
+/* STOP_DEV throws dirty pages of a device with queueing recovery away. False if they could not be brought
+ * home in time. */
 static bool flush(uint32_t id) {
         char node[32];
         int r;
@@ -90,13 +94,16 @@ static int is_free(uint32_t id) {
 }
 
 static int stop_in_kernel(Control *c, uint32_t id) {
-        uint64_t features = 0;
+        uint64_t features = 0, deadline = now_usec() + STOP_USEC;
         int r;
 
         r = control_get_features(c, &features);
-        if (r >= 0 && (features & UBLK_F_SAFE_STOP_DEV))
-                return control_try_stop(c, id, STOP_USEC);
-        return control_stop(c, id, STOP_USEC);
+        if (r < 0 || !(features & UBLK_F_SAFE_STOP_DEV))
+                return control_stop(c, id, STOP_USEC);
+        /* udev may be looking at it just now; nothing tells when it is done. */
+        while ((r = control_try_stop(c, id, STOP_USEC)) == -EBUSY && now_usec() < deadline)
+                (void) nanosleep(&(struct timespec) { .tv_nsec = 50 * 1000 * 1000 }, NULL);
+        return r;
 }
 
 /* The device is ours and this unit's, and can be asked about. */
@@ -168,9 +175,11 @@ int stop_device(uint32_t id, pid_t main_pid, Failure *f) {
         if (pid_fd < 0 && errno == ESRCH)
                 return 0;
         if (pid_fd < 0)
-                return failure_set(f, FAILURE_WORKER, errno, "can't watch worker %d: %s", (int) main_pid, strerror(errno));
+                return failure_set(f, FAILURE_WORKER, errno, "can't watch worker %d: %s", (int) main_pid,
+                                   strerror(errno));
         r = stop_or_hand_over(id, pid_fd);
         if (r < 0)
-                return failure_set(f, FAILURE_WORKER, -r, "worker %d can't be told to hand over: %s", (int) main_pid, strerror(-r));
+                return failure_set(f, FAILURE_WORKER, -r, "worker %d can't be told to hand over: %s",
+                                   (int) main_pid, strerror(-r));
         return 0;
 }

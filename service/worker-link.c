@@ -40,10 +40,12 @@ static int check_peer(WorkerLink *l, Failure *f) {
         socklen_t size = sizeof(peer);
 
         if (getsockopt(l->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
-                return failure_set(f, FAILURE_WORKER, errno, "can't tell who serves the worker's socket: %s", strerror(errno));
+                return failure_set(f, FAILURE_WORKER, errno, "can't tell who serves the worker's socket: %s",
+                                   strerror(errno));
         /* That is who called listen(2). All workers have one uid, so it might be another one's doing. */
         if (peer.pid != l->pid)
-                return failure_set(f, FAILURE_WORKER, EPERM, "the worker's socket is served by process %d, not by worker %d",
+                return failure_set(f, FAILURE_WORKER, EPERM,
+                                   "the worker's socket is served by process %d, not by worker %d",
                                    (int) peer.pid, (int) l->pid);
         l->uid = peer.uid;
         return 0;
@@ -57,12 +59,14 @@ int worker_link_connect(WorkerLink *l, uint32_t id, pid_t pid, Failure *f) {
         l->pid = pid;
         l->pid_fd = pidfd_open(pid, 0);
         if (l->pid_fd < 0)
-                return failure_set(f, FAILURE_WORKER, errno, "there is no worker process %d: %s", (int) pid, strerror(errno));
+                return failure_set(f, FAILURE_WORKER, errno, "there is no worker process %d: %s", (int) pid,
+                                   strerror(errno));
         if (config_path(&path, PATH_WORKER_SOCKET, id) < 0)
                 return failure_set(f, FAILURE_WORKER, ENOMEM, "out of memory");
         l->fd = connect_socket(path);
         if (l->fd < 0)
-                return failure_set(f, FAILURE_WORKER, -l->fd, "can't connect to the worker at %s: %s", path, strerror(-l->fd));
+                return failure_set(f, FAILURE_WORKER, -l->fd, "can't connect to the worker at %s: %s", path,
+                                   strerror(-l->fd));
         return check_peer(l, f);
 }
 
@@ -82,7 +86,8 @@ static int send_call(WorkerLink *l, MessageType type, const char *text) {
 
 static int wait_readable(WorkerLink *l, uint64_t deadline) {
         for (;;) {
-                struct pollfd p[] = { { .fd = l->fd, .events = POLLIN }, { .fd = l->pid_fd, .events = POLLIN } };
+                struct pollfd p[] = { { .fd = l->fd, .events = POLLIN },
+                                      { .fd = l->pid_fd, .events = POLLIN } };
                 uint64_t now = now_usec(), left = deadline > now ? deadline - now : 0;
                 struct timespec ts = {
                         .tv_sec = (time_t) (left / USEC_PER_SEC),
@@ -116,8 +121,8 @@ static int receive_reply(WorkerLink *l, MessageType type, uint64_t deadline, Wor
                 return -errno;
         if (n == 0)
                 return -EOWNERDEAD;
-        if (n != sizeof(*ret) || ret->version != PROTOCOL_VERSION || ret->type != type || ret->device_id != l->id ||
-            ret->text_size >= sizeof(ret->text))
+        if (n != sizeof(*ret) || ret->version != PROTOCOL_VERSION || ret->type != type ||
+            ret->device_id != l->id || ret->text_size >= sizeof(ret->text))
                 return -EBADMSG;
         ret->text[ret->text_size] = 0;
         return 0;
@@ -135,18 +140,20 @@ int worker_link_call(WorkerLink *l, MessageType type, uint64_t timeout_usec, Wor
         if (r >= 0)
                 r = receive_reply(l, type, deadline, ret);
         if (r == -EOWNERDEAD || r == -EPIPE || r == -ECONNRESET)
-                return failure_set(f, FAILURE_WORKER, EOWNERDEAD, "the worker died when it was asked to %s", call_name(type));
+                return failure_set(f, FAILURE_WORKER, EOWNERDEAD, "the worker died when it was asked to %s",
+                                   call_name(type));
         if (r == -ETIMEDOUT)
-                return failure_set(f, FAILURE_WORKER, ETIMEDOUT, "the worker did not %s within %.0f s", call_name(type),
-                                   (double) timeout_usec / USEC_PER_SEC);
+                return failure_set(f, FAILURE_WORKER, ETIMEDOUT, "the worker did not %s within %.0f s",
+                                   call_name(type), (double) timeout_usec / USEC_PER_SEC);
         if (r < 0)
-                return failure_set(f, FAILURE_WORKER, -r, "the worker's answer makes no sense: %s", strerror(-r));
+                return failure_set(f, FAILURE_WORKER, -r, "the worker's answer makes no sense: %s",
+                                   strerror(-r));
         if (ret->error == 0)
                 return 0;
         if (ret->text_size > 0 && failure_from_text(ret->text, f) >= 0)
                 return f->error > 0 ? -f->error : -EIO;
-        return failure_set(f, FAILURE_WORKER, ret->error > 0 && ret->error < 4096 ? ret->error : EIO, "the worker could not %s: %s",
-                           call_name(type), strerror(ret->error));
+        return failure_set(f, FAILURE_WORKER, ret->error > 0 && ret->error < 4096 ? ret->error : EIO,
+                           "the worker could not %s: %s", call_name(type), strerror(ret->error));
 }
 
 void worker_link_abort(WorkerLink *l, const Failure *f) {

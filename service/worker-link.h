@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Control's end of the conversation with a worker (protocol.h), and the worker itself as a pidfd: whatever is waited for is
- * given up as soon as the process is gone. What it answers is checked for its form here, for its sense in activate.c.
+ * Control's end of the conversation with a worker (protocol.h), and the worker itself as a pidfd: whatever is
+ * waited for is given up as soon as the process is gone. What it answers is checked for its form here, for
+ * its sense in activate.c.
  */
 
 #include "service/protocol.h"
@@ -22,7 +23,8 @@ void worker_link_done(WorkerLink *l);
 /* Makes sure that the process at the other end is pid. */
 int worker_link_connect(WorkerLink *l, uint32_t id, pid_t pid, Failure *f);
 
-/* One call and its reply. -EOWNERDEAD if the worker died, -ETIMEDOUT; an error that the worker reports is its own Failure. */
+/* One call and its reply. -EOWNERDEAD if the worker died, -ETIMEDOUT; an error that the worker reports is its
+ * own Failure. */
 int worker_link_call(WorkerLink *l, MessageType type, uint64_t timeout_usec, WorkerReply *ret, Failure *f);
 /* Has the worker publish the failure as its own. Best effort. */
 void worker_link_abort(WorkerLink *l, const Failure *f);

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# What a hook script may use. In a worker all of it is loaded before the script; `require "ublk"` there does nothing.
+# What a hook script may use. In a worker all of it is loaded before the script; `require "ublk"` there does
+# nothing.
 module UBLK
 end
 

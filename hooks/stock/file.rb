@@ -77,18 +77,20 @@ class FileDisk < UBLK::Target
 
     case error
     when Errno::ENOENT then "there is no such file; make it with truncate -s SIZE #{@path}"
-    when Errno::EROFS then "the service may not write there; #{drop_in("ReadWritePaths=#{File.dirname(@path)}")}"
+    when Errno::EROFS
+      "the service may not write there; #{drop_in("ReadWritePaths=#{File.dirname(@path)}")}; " \
+        "or, if the file system itself can't be written, create the device with read-only"
     else owner_remedy
     end
   end
 
   def home_remedy
     "the service does not see home directories; move the image, for example to /srv, or " \
-      "#{drop_in("ProtectHome=no", "ReadWritePaths=#{File.dirname(@path)}")}, and chown #{user} #{@path}"
+      "#{drop_in("ProtectHome=no")}, and chown #{user} #{@path}"
   end
 
-  def drop_in(*lines)
-    "put [Service] and #{lines.join(" and ")} into #{DROP_IN}, then systemctl daemon-reload"
+  def drop_in(line)
+    "put [Service] and #{line} into #{DROP_IN}, then systemctl daemon-reload"
   end
 
   # The image's owner, or a directory on the way to it.

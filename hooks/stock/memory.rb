@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-# A disk in the worker's memory. Sparse: what was never written, or was discarded, takes none. It ends with the
-# worker: recovery is :none, so that no file system ever finds an empty disk in its place.
+# A disk in the worker's memory. Sparse: what was never written, or was discarded, takes none. It ends with
+# the worker: recovery is :none, so that no file system ever finds an empty disk in its place.
 class MemoryDisk < UBLK::Target
   CHUNK = 1024 * 1024
 
-  # A slice that reaches a String's end shares its memory, and the next write to the String copies all of it. No
-  # request reaches the end of a chunk that is one byte longer than it needs to be.
+  # A slice that reaches a String's end shares its memory, and the next write to the String copies all of it.
+  # No request reaches the end of a chunk that is one byte longer than it needs to be.
   SLACK = 1
 
   option :size, :bytes, required: true, doc: "size of the disk"

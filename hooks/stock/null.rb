@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# A disk that holds nothing: reads are zeroes, writes are dropped. For measuring what everything around a hook costs.
+# A disk that holds nothing: reads are zeroes, writes are dropped. For measuring what everything around a hook
+# costs.
 class NullDisk < UBLK::Target
   option :size, :bytes, required: true, doc: "size of the disk"
   recovery :reissue # nothing can get lost
@@ -11,7 +12,8 @@ class NullDisk < UBLK::Target
     @source = zero_bytes(512 * 1024)
   end
 
-  # The same frozen Strings again and again: no request makes one, however many lengths there are they share their bytes.
+  # The same frozen Strings again and again: no request makes one, however many lengths there are they share
+  # their bytes.
   def read(_offset, length)
     @zeroes[length] ||= slice(length)
   end

@@ -81,6 +81,10 @@ void kernel_remove(uint32_t id) {
         (void) marker_remove(id);
 }
 
+void kernel_hold_after_stop(uint32_t id) {
+        (void) rename(path_of("hold-after-stop-", id, "").s, path_of("holders-", id, "").s);
+}
+
 typedef struct Worker {
         WorkerReply reply;
 } Worker;

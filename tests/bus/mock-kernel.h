@@ -16,6 +16,9 @@ bool kernel_device_flag(const char *name, uint32_t id);
 void kernel_add(const DeviceConfig *c);
 void kernel_remove(uint32_t id);
 
+/* Makes the test's hold-after-stop-N its holders-N. */
+void kernel_hold_after_stop(uint32_t id);
+
 /* Answers HELLO as the device's worker. */
 void worker_listen(sd_event *event, const DeviceConfig *c);
 

@@ -10,8 +10,8 @@
  *     slow     takes 300 ms
  *     none     as any other, but its worker says that its recovery is none
  *
- * Files below the root steer the rest: holders-N (JSON array), keep-N (the stop leaves the device quiesced),
- * refuse-restart, unsupported (reason), no-answer (control writes nothing). Interface org.ublk.Mock sets a unit's state.
+ * Files below the root steer the rest: holders-N (JSON array), keep-N (the stop leaves the device quiesced), hold-after-stop-N
+ * (becomes holders-N with the stop), refuse-restart, unsupported (reason), no-answer (control writes nothing). Interface org.ublk.Mock sets a unit's state.
  */
 
 #include "mock-kernel.h"
@@ -116,6 +116,8 @@ static const char *start_device(Unit *u, uint32_t id) {
 static const char *stop_unit(Unit *u) {
         uint32_t id;
 
+        if (device_of(u, &id))
+                kernel_hold_after_stop(id);
         if (device_of(u, &id) && streq(u->active_state, "active") && !kernel_device_flag("keep", id))
                 kernel_remove(id);
         unit_set(u, "inactive", "dead", "success", u->status_text);

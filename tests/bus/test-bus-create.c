@@ -176,6 +176,14 @@ static int on_reply(sd_bus_message *m, void *userdata, sd_bus_error *error) {
         return 0;
 }
 
+static void process(Fixture *f) {
+        int r = sd_bus_process(f->bus, NULL);
+
+        g_assert_cmpint(r, >=, 0);
+        if (r == 0)
+                g_assert_cmpint(sd_bus_wait(f->bus, USEC_PER_SEC), >=, 0);
+}
+
 /* Two at once with one name; and the loop answers others while they run. */
 static void test_concurrent(Fixture *f, gconstpointer data) {
         g_autofree char *first = NULL, *second = NULL, *third = NULL;
@@ -193,8 +201,7 @@ static void test_concurrent(Fixture *f, gconstpointer data) {
                              "org.ublk.Error.OperationInProgress", "same");
         g_assert_cmpuint(now_usec() - before, <, 250 * USEC_PER_MSEC);
         while (!first || !second || !third) {
-                g_assert_cmpint(sd_bus_process(f->bus, NULL), >=, 0);
-                g_assert_cmpint(sd_bus_wait(f->bus, USEC_PER_SEC), >=, 0);
+                process(f);
         }
         g_assert_cmpstr(first, ==, "ok");
         g_assert_cmpstr(second, ==, "org.ublk.Error.DeviceExists");
@@ -217,9 +224,8 @@ static void test_limit(Fixture *f, gconstpointer data) {
                 all = true;
                 for (size_t i = 0; i < ELEMENTSOF(results); i++)
                         all = all && results[i];
-                g_assert_cmpint(sd_bus_process(f->bus, NULL), >=, 0);
                 if (!all)
-                        g_assert_cmpint(sd_bus_wait(f->bus, USEC_PER_SEC), >=, 0);
+                        process(f);
         }
         for (size_t i = 0; i < ELEMENTSOF(results); i++) {
                 limited += streq(results[i], "org.freedesktop.DBus.Error.LimitsExceeded");

@@ -1,1 +1,167 @@
-int main(void){return 0;}
+/* SPDX-License-Identifier: MIT */
+
+/* DeleteDevice: what is in use is not touched, and whatever state a device is in, it can be got rid of. */
+
+#include "bus-fixture.h"
+
+#define UNIT "ublk-ruby-device@0.service"
+#define MOUNTED "[{\"kind\":\"mount\",\"what\":\"/mnt/x\"},{\"kind\":\"process\",\"what\":\"/dev/ublkb0\",\"pid\":123,\"comm\":\"dd\"}]"
+
+static int delete(Fixture *f, const char *device) {
+        return fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", device, 0);
+}
+
+static void assert_gone(Fixture *f) {
+        g_assert_cmpuint(fixture_get_number(f, NULL, "DeviceCount", 'u'), ==, 0);
+        g_assert_null(fixture_get_string(f, "/org/ublk/device/0", "State"));
+        g_assert_cmpstr(f->error.name, ==, "org.freedesktop.DBus.Error.UnknownObject");
+        g_assert_false(fixture_has(f, "run/ublk-ruby/devices/0.conf"));
+        g_assert_false(fixture_has(f, "run/ublk-ruby/nodes/ublkb0.env"));
+        g_assert_false(fixture_has(f, "sys/class/ublk-char/ublkc0"));
+}
+
+static void test_delete(Fixture *f, gconstpointer data) {
+        static const char *const designations[] = { "disk0", "0", "/dev/ublkb0" };
+
+        (void) data;
+        for (size_t i = 0; i < ELEMENTSOF(designations); i++) {
+                g_autofree char *path = fixture_create(f, "disk0", "memory"), *calls = NULL;
+                g_assert_nonnull(path);
+                g_assert_cmpint(delete(f, designations[i]), >=, 0);
+                assert_gone(f);
+                calls = fixture_calls(f);
+                g_assert_nonnull(strstr(calls, "StartUnit ublk-ruby-control@holders-0.service\nStopUnit " UNIT));
+                g_assert_null(strstr(calls, "remove-0"));
+        }
+        fixture_assert_error(f, delete(f, "disk0"), "org.ublk.Error.NoSuchDevice", "disk0");
+        fixture_assert_error(f, delete(f, "17"), "org.ublk.Error.NoSuchDevice", "17");
+}
+
+static void test_by_object(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory");
+
+        (void) data;
+        g_assert_cmpint(fixture_call(f, path, "Delete", NULL, "a{sv}", 0), >=, 0);
+        assert_gone(f);
+}
+
+static void test_unknown_option(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory");
+
+        (void) data;
+        fixture_assert_error(f, fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "disk0", 1, "force", "b", true),
+                             "org.freedesktop.DBus.Error.InvalidArgs", "force");
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+}
+
+static void test_busy(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory"), *calls = NULL;
+
+        (void) data;
+        fixture_write(f, "holders-0", MOUNTED);
+        fixture_assert_error(f, delete(f, "disk0"), "org.ublk.Error.DeviceBusy", "mounted on /mnt/x");
+        g_assert_nonnull(strstr(f->error.message, "process 123 (dd)"));
+        calls = fixture_calls(f);
+        g_assert_null(strstr(calls, "StopUnit"));
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+        fixture_unlink(f, "holders-0");
+        g_assert_cmpint(delete(f, "disk0"), >=, 0);
+        assert_gone(f);
+}
+
+/* The stop left it quiesced although nobody holds it: its unit was waiting for a restart, say. */
+static void test_left_behind(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory"), *calls = NULL;
+
+        (void) data;
+        g_assert_nonnull(path);
+        fixture_write(f, "keep-0", "");
+        g_assert_cmpint(delete(f, "disk0"), >=, 0);
+        calls = fixture_calls(f);
+        g_assert_nonnull(strstr(calls, "StartUnit ublk-ruby-control@remove-0.service"));
+        assert_gone(f);
+}
+
+/* Unit down, disk quiesced and mounted: seen before anything is done. And one that failed. */
+static void test_held(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory");
+
+        (void) data;
+        fixture_write(f, "holders-0", MOUNTED);
+        fixture_set_unit(f, UNIT, "inactive", "dead", "success", "");
+        fixture_wait_state(f, path, "held");
+        fixture_assert_error(f, delete(f, "disk0"), "org.ublk.Error.DeviceBusy", NULL);
+        fixture_unlink(f, "holders-0");
+        g_assert_cmpint(delete(f, "disk0"), >=, 0);
+        assert_gone(f);
+}
+
+static void test_failed(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory");
+
+        (void) data;
+        fixture_set_unit(f, UNIT, "failed", "failed", "exit-code", "");
+        fixture_wait_state(f, path, "failed");
+        g_assert_cmpint(delete(f, "disk0"), >=, 0);
+        assert_gone(f);
+}
+
+static int on_reply(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        char **result = userdata;
+
+        (void) error;
+        *result = g_strdup(sd_bus_message_is_method_error(m, NULL) ? sd_bus_message_get_error(m)->name : "ok");
+        return 0;
+}
+
+/* Held only once its unit was down: the unit is started again. */
+static void test_held_after_stop(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory"), *result = NULL, *calls = NULL;
+
+        (void) data;
+        g_free(fixture_calls(f));
+        fixture_write(f, "keep-0", "");
+        fixture_write(f, "hold-after-stop-0", MOUNTED);
+        sd_bus_call_method_async(f->bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", "DeleteDevice", on_reply, &result,
+                                 "sa{sv}", "disk0", 0);
+        while (!result) {
+                int r = sd_bus_process(f->bus, NULL);
+                g_assert_cmpint(r, >=, 0);
+                if (r == 0)
+                        g_assert_cmpint(sd_bus_wait(f->bus, USEC_PER_SEC), >=, 0);
+        }
+        g_assert_cmpstr(result, ==, "org.ublk.Error.DeviceBusy");
+        calls = fixture_calls(f);
+        g_assert_cmpstr(calls, ==,
+                        "StartUnit ublk-ruby-control@holders-0.service\nStopUnit " UNIT "\n"
+                        "StartUnit ublk-ruby-control@holders-0.service\nStartUnit " UNIT "\n");
+        fixture_wait_state(f, path, "live");
+        g_assert_true(fixture_has(f, "run/ublk-ruby/devices/0.conf"));
+}
+
+/* A control that gives no answer: nothing is stopped on a guess, and an old answer does not count. */
+static void test_no_answer(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory"), *calls = NULL;
+
+        (void) data;
+        fixture_write(f, "run/ublk-ruby-control/holders-0/result.json", "{\"error\":0,\"holders\":[]}");
+        fixture_write(f, "no-answer", "");
+        fixture_assert_error(f, delete(f, "disk0"), "org.ublk.Error.WorkerFailed", "ublk-ruby-control@holders-0.service");
+        calls = fixture_calls(f);
+        g_assert_null(strstr(calls, "StopUnit"));
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+}
+
+int main(int argc, char **argv) {
+        g_test_init(&argc, &argv, NULL);
+        fixture_add("/bus/delete/ok", test_delete);
+        fixture_add("/bus/delete/by-object", test_by_object);
+        fixture_add("/bus/delete/unknown-option", test_unknown_option);
+        fixture_add("/bus/delete/busy", test_busy);
+        fixture_add("/bus/delete/left-behind", test_left_behind);
+        fixture_add("/bus/delete/held", test_held);
+        fixture_add("/bus/delete/failed", test_failed);
+        fixture_add("/bus/delete/held-after-stop", test_held_after_stop);
+        fixture_add("/bus/delete/no-answer", test_no_answer);
+        return g_test_run();
+}

@@ -1,1 +1,142 @@
-int main(void){return 0;}
+/* SPDX-License-Identifier: MIT */
+
+/* The Device object while things happen to it: signals, crashes, restarts; and who may do what. */
+
+#include "bus-fixture.h"
+
+#define UNIT "ublk-ruby-device@0.service"
+
+/* The names of the signals, in their order. */
+static int on_signal(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        GString *log = userdata;
+
+        (void) error;
+        g_string_append_printf(log, "%s %s;", sd_bus_message_get_path(m), sd_bus_message_get_member(m));
+        return 0;
+}
+
+static int on_reply(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        GString *log = userdata;
+
+        (void) error;
+        g_string_append(log, sd_bus_message_is_method_error(m, NULL) ? "error;" : "reply;");
+        return 0;
+}
+
+static void process_until(Fixture *f, GString *log, const char *part) {
+        for (int i = 0; i < 1000 && !strstr(log->str, part); i++) {
+                int r = sd_bus_process(f->bus, NULL);
+                g_assert_cmpint(r, >=, 0);
+                if (r == 0)
+                        g_assert_cmpint(sd_bus_wait(f->bus, 100 * USEC_PER_MSEC), >=, 0);
+        }
+        if (!strstr(log->str, part))
+                g_error("No %s in %s", part, log->str);
+}
+
+static void test_signals(Fixture *f, gconstpointer data) {
+        g_autoptr(GString) log = g_string_new(NULL);
+
+        (void) data;
+        sd_bus_match_signal(f->bus, NULL, "org.ublk", NULL, "org.freedesktop.DBus.ObjectManager", NULL, on_signal, log);
+        sd_bus_call_method_async(f->bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", "CreateDevice", on_reply, log,
+                                 "ssa{sv}", "disk0", "memory", 0);
+        process_until(f, log, "reply;");
+        g_assert_cmpstr(log->str, ==, "/org/ublk InterfacesAdded;reply;");
+        g_string_truncate(log, 0);
+        sd_bus_call_method_async(f->bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", "DeleteDevice", on_reply, log,
+                                 "sa{sv}", "disk0", 0);
+        process_until(f, log, "reply;");
+        g_assert_cmpstr(log->str, ==, "/org/ublk InterfacesRemoved;reply;");
+}
+
+static void test_crash(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory");
+        g_autoptr(GString) log = g_string_new(NULL);
+
+        (void) data;
+        sd_bus_match_signal(f->bus, NULL, "org.ublk", path, "org.freedesktop.DBus.Properties", "PropertiesChanged", on_signal, log);
+        fixture_set_unit(f, UNIT, "deactivating", "stop-post", "signal", "");
+        fixture_wait_state(f, path, "recovering");
+        fixture_set_unit(f, UNIT, "activating", "auto-restart", "signal", "");
+        fixture_set_unit(f, UNIT, "active", "running", "success", "");
+        fixture_wait_state(f, path, "live");
+        g_assert_cmpuint(fixture_get_number(f, path, "Restarts", 'u'), ==, 1);
+        g_assert_cmpuint(fixture_get_number(f, path, "Size", 't'), ==, 1048576);
+        process_until(f, log, "PropertiesChanged");
+}
+
+static void test_last_error(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory");
+
+        (void) data;
+        fixture_set_unit(f, UNIT, "active", "running", "success",
+                         "{\"kind\":\"hook\",\"class\":\"IOError\",\"message\":\"bad sector\",\"file\":\"/x.rb\",\"line\":3}");
+        for (int i = 0; i < 100 && streq(fixture_get_string(f, path, "LastError"), ""); i++)
+                g_usleep(10000);
+        g_assert_nonnull(strstr(f->text, "bad sector"));
+        fixture_set_unit(f, UNIT, "active", "running", "success", "Serving.");
+        for (int i = 0; i < 100 && !streq(fixture_get_string(f, path, "LastError"), ""); i++)
+                g_usleep(10000);
+        g_assert_cmpstr(f->text, ==, "");
+}
+
+static void test_restart(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory");
+        uint64_t pid = fixture_get_number(f, path, "WorkerPID", 'u');
+
+        (void) data;
+        g_assert_cmpint(fixture_call(f, NULL, "RestartDevice", NULL, "sa{sv}", "disk0", 0), >=, 0);
+        g_assert_cmpuint(fixture_get_number(f, path, "WorkerPID", 'u'), !=, pid);
+        g_assert_cmpint(fixture_call(f, path, "Restart", NULL, "a{sv}", 0), >=, 0);
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+        fixture_write(f, "refuse-restart", "");
+        fixture_assert_error(f, fixture_call(f, path, "Restart", NULL, "a{sv}", 0), "org.ublk.Error.HookFailed", "not today");
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "recovering");
+        g_assert_true(fixture_has(f, "run/ublk-ruby/devices/0.conf"));
+}
+
+static void test_restart_without_recovery(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "none"), *calls = NULL;
+
+        (void) data;
+        g_assert_cmpstr(fixture_get_string(f, path, "Recovery"), ==, "none");
+        fixture_assert_error(f, fixture_call(f, path, "Restart", NULL, "a{sv}", 0), "org.freedesktop.DBus.Error.NotSupported",
+                             "recovery none");
+        calls = fixture_calls(f);
+        g_assert_null(strstr(calls, "RestartUnit"));
+}
+
+static void assert_denied(Fixture *f, int r) {
+        fixture_assert_error(f, r, "org.freedesktop.DBus.Error.AccessDenied", "Only root");
+}
+
+static void test_access(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory"), *calls = NULL;
+
+        (void) data;
+        fixture_stop_manager(f);
+        fixture_start_manager(f, getuid() + 1);
+        g_free(fixture_calls(f));
+        assert_denied(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "disk1", "memory", 0));
+        assert_denied(f, fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "disk0", 0));
+        assert_denied(f, fixture_call(f, NULL, "RestartDevice", NULL, "sa{sv}", "disk0", 0));
+        assert_denied(f, fixture_call(f, path, "Delete", NULL, "a{sv}", 0));
+        assert_denied(f, fixture_call(f, path, "Restart", NULL, "a{sv}", 0));
+        calls = fixture_calls(f);
+        g_assert_cmpstr(calls, ==, "");
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+        g_assert_cmpint(fixture_call(f, NULL, "ListDevices", NULL, NULL), >=, 0);
+        g_assert_cmpint(fixture_call(f, NULL, "ListHooks", NULL, NULL), >=, 0);
+}
+
+int main(int argc, char **argv) {
+        g_test_init(&argc, &argv, NULL);
+        fixture_add("/bus/device/signals", test_signals);
+        fixture_add("/bus/device/crash", test_crash);
+        fixture_add("/bus/device/last-error", test_last_error);
+        fixture_add("/bus/device/restart", test_restart);
+        fixture_add("/bus/device/restart-without-recovery", test_restart_without_recovery);
+        fixture_add("/bus/device/access", test_access);
+        return g_test_run();
+}

@@ -166,6 +166,15 @@ static void test_openers(void) {
         g_assert_nonnull(none);
 }
 
+static void test_udev(void) {
+        put("/proc/51/cgroup", "0::/system.slice/systemd-udevd.service/udev\n");
+        put("/proc/52/cgroup", "12:pids:/x\n1:name=systemd:/system.slice/systemd-udevd.service\n");
+        put("/proc/53/cgroup", "0::/system.slice/systemd-udevd.service.d\n");
+        put("/proc/54/cgroup", "0::/user.slice/system.slice/systemd-udevd.service\n");
+        g_assert_true(process_is_udev(51) && process_is_udev(52));
+        g_assert_false(process_is_udev(53) || process_is_udev(54) || process_is_udev(55));
+}
+
 static void test_foreign_mounts(void) {
         _cleanup_(holders_done) Holders h = HOLDERS_NULL;
 
@@ -187,6 +196,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/holders/describe", test_describe);
         g_test_add_func("/holders/stacked", test_stacked);
         g_test_add_func("/holders/openers", test_openers);
+        g_test_add_func("/holders/udev", test_udev);
         g_test_add_func("/holders/foreign-mounts", test_foreign_mounts);
         r = g_test_run();
         remove_tree(root);

@@ -125,7 +125,8 @@ static void test_raising_scripts(void) {
         assert_raises("\nexit 0\n", "SystemExit", "exit", 2);
         assert_raises("\nabort 'because'\n", "SystemExit", "because", 2);
         assert_raises("throw :away\n", "UncaughtThrowError", "away", 1);
-        assert_raises("def deep = deep\ndeep\n", "SystemStackError", "stack level", 1);
+        if (!rig_is_stressed())
+                assert_raises("def deep = deep\ndeep\n", "SystemStackError", "stack level", 1);
         assert_raises("raise Class.new(StandardError) { def message = raise('again') }\n", NULL, "can't be had", 1);
         assert_raises("raise Interrupt\n", "Interrupt", "Interrupt", 1);
         assert_raises("raise \"caf\\xe9\\0!\".b\n", "RuntimeError", "caf", 1);

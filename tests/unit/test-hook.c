@@ -23,6 +23,7 @@ static const Transport memory_transport = { .pull = pull, .push = push };
 static void on_report(void *userdata, const Request *request, const Failure *failure) {
         Rig *r = userdata;
 
+        g_assert_cmpint(request->result, ==, -failure->error);
         r->n_reports++;
         r->reported = *request;
         (void) failure_set(&r->report, failure->kind, failure->error, "%s", failure->message);
@@ -53,9 +54,12 @@ static size_t read_arguments(const char *const *texts, Argument *ret, size_t max
         return n;
 }
 
+bool rig_is_stressed(void) {
+        return g_strcmp0(g_getenv("UBLK_TEST_GC_STRESS"), "1") == 0;
+}
+
 static void write_script(const char *name, const char *body) {
-        const char *stress = g_strcmp0(g_getenv("UBLK_TEST_GC_STRESS"), "1") == 0 ? "GC.stress = true; " : "";
-        g_autofree char *text = g_strconcat(stress, body, NULL), *file = g_strconcat(name, ".rb", NULL);
+        g_autofree char *text = g_strconcat(rig_is_stressed() ? "GC.stress = true; " : "", body, NULL), *file = g_strconcat(name, ".rb", NULL);
 
         g_free(rig.script);
         rig.script = g_build_filename(rig.directory, file, NULL);
@@ -159,6 +163,7 @@ int main(int argc, char *argv[]) {
         add_serve_tests();
         add_misbehaviour_tests();
         add_stock_tests();
+        add_end_tests();
         r = hook_run(run_cases, NULL);
         remove_directory();
         return r < 0 ? 99 : r;

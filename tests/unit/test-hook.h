@@ -43,6 +43,9 @@ void rig_fill(Request *request, uint8_t op, uint64_t offset, uint64_t length, vo
 void rig_assert_failure(FailureKind kind, const char *const *words);
 void rig_assert_report(unsigned n, int error, const char *class_name, const char *word);
 
+/* UBLK_TEST_GC_STRESS=1: every allocation collects garbage, and ten thousand of them take a minute. */
+bool rig_is_stressed(void);
+
 #define WORDS(...) ((const char *const[]) { __VA_ARGS__, NULL })
 
 void add_load_tests(void);
@@ -50,3 +53,4 @@ void add_argument_tests(void);
 void add_serve_tests(void);
 void add_misbehaviour_tests(void);
 void add_stock_tests(void);
+void add_end_tests(void);

@@ -6,7 +6,8 @@ set -u
 export LC_ALL=C.UTF-8
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${OUT:-$(mktemp -d)}
-last=$out/last-command
+last=$out/last-command     # what the latest check printed: shown if it failed
+answer=$out/answer         # what the latest create, delete, or the scenario itself put there
 n_tests=0 n_failed=0
 
 note() { echo "# $*"; }
@@ -51,15 +52,16 @@ finish() {
     exit 0
 }
 
-# create NAME HOOK N_OPTIONS [KEY TYPE VALUE]...   sets $id, $unit, $node; the answer is in $last
+# create NAME HOOK N_OPTIONS [KEY TYPE VALUE]...   sets $id, $unit, $node; the answer is in $answer
 create() {
     local path
-    busctl call org.ublk /org/ublk org.ublk.Manager CreateDevice 'ssa{sv}' "$@" >"$last" 2>&1 || return
-    path=$(sed -n 's/^o "\(.*\)"$/\1/p' "$last")
+    busctl call org.ublk /org/ublk org.ublk.Manager CreateDevice 'ssa{sv}' "$@" >"$answer" 2>&1 ||
+        { cat "$answer"; return 1; }
+    path=$(sed -n 's/^o "\(.*\)"$/\1/p' "$answer")
     id=${path##*/} node=/dev/ublkb${path##*/} unit=ublk-ruby-device@${path##*/}.service
     [[ $id =~ ^[0-9]+$ ]]
 }
-delete() { busctl call org.ublk /org/ublk org.ublk.Manager DeleteDevice 'sa{sv}' "$1" 0 >"$last" 2>&1; }
+delete() { busctl call org.ublk /org/ublk org.ublk.Manager DeleteDevice 'sa{sv}' "$1" 0 >"$answer" 2>&1 || { cat "$answer"; return 1; }; }
 
 # hook NAME...   installs hooks of tests/vm/hooks
 hook() {
@@ -78,7 +80,7 @@ image() {
 }
 
 property() { busctl get-property org.ublk "/org/ublk/device/$1" org.ublk.Device "$2" | sed 's/^[a-z]* //; s/^"\(.*\)"$/\1/'; }
-worker_pid() { systemctl show -P MainPID "$unit"; }
+worker_pid() { systemctl show -P MainPID "$unit"; } # 0 while there is none
 in_flight() { awk '{ print $1 + $2 }' "/sys/block/ublkb$id/inflight"; }
 is_live() { [ "$(systemctl is-active "$unit")" = active ]; }
 

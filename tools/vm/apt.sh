@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154 # the files of tools/vm share variables
 # Debian packages of any release, without touching this machine's own apt state.
 #
 # The mirror and the keyring are the ones that this machine's apt configuration names, so whatever

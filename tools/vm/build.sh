@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154 # the files of tools/vm share variables
 # Builds this checkout for a release, in that release's build tree, and keeps the result as a tar
 # archive of what `meson install` puts into place. Nothing is written into the checkout.
 
@@ -28,5 +28,5 @@ installed() {
 }
 
 is_newer() {
-    [ -n "$(find "$checkout" -path "$checkout/.git" -prune -o -newer "$1" -print -quit)" ]
+    [ -n "$(find "$checkout" \( -path "$checkout/.git" -o -path "$checkout/build*" \) -prune -o -newer "$1" -print -quit)" ]
 }

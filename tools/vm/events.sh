@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154 # the files of tools/vm share variables
 # What the guest told the host, as one line each in a file, and what is to be made of it:
 #   boot UPTIME                      it is up, after that many seconds (again after each restart)
 #   begin NAME                       a scenario starts

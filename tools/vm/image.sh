@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154 # the files of tools/vm share variables
 # The two file trees of a release: the build tree, a directory in which a checkout is compiled, and
 # the guest image, a raw disk with one ext4 partition that every run reads and none writes.
 
@@ -97,7 +97,8 @@ customise() {
         *) ln -sf /dev/null "$tree/etc/systemd/system/$unit" ;;
         esac
     done < <(sed -E 's/#.*//; /^ *$/d' "$vm_dir/guest/masked")
-    : >"$tree/etc/fstab"
+    rm -f "$tree"/usr/lib/systemd/system/multi-user.target.wants/systemd-logind.service # when asked, not at boot
+    rm -f "$tree/etc/fstab"
     : >"$tree/etc/resolv.conf"
     echo vm >"$tree/etc/hostname"
     printf '127.0.0.1 localhost vm\n' >"$tree/etc/hosts"

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154 # the files of tools/vm share variables
 # Kernels by name. Each becomes a directory: `vmlinux` or `vmlinuz`, which QEMU boots, `config`,
 # and `modules.img` if it has modules: an ext4 that the guest mounts.
 
@@ -6,8 +6,8 @@
 kernel() {
     case $1 in
     */*) kernel_of_file "$1" ;;
-    6.1-ublk) source "$vm_dir/kernel-build.sh" && kernel_of_debian_source 6.1 ;;
-    v[0-9]*) source "$vm_dir/kernel-build.sh" && kernel_of_tag "$1" ;;
+    6.1-ublk) kernel_of_debian_source 6.1 ;;
+    v[0-9]*) kernel_of_tag "$1" ;;
     [0-9]*.[0-9]*) kernel_of_debian "$1" "$2" ;;
     *) die "no kernel is named $1" ;;
     esac
@@ -35,7 +35,7 @@ newest_packages() {
     local series=${1//./\\.} found version name size
     mapfile -t found < <(
         for name in "linux-image-$1" "linux-binary-$1"; do private_apt apt-cache pkgnames "$name"; done |
-            grep -E "^linux-(image|binary)-$series[.+-][^-]*(-[0-9]+)?-cloud-amd64(-unsigned)?\$" |
+            grep -E "^linux-(image|binary)-${series}[.+-][^-]*(-[0-9]+)?-cloud-amd64(-unsigned)?\$" |
             xargs -r env APT_CONFIG="$cache/apt/apt.conf" apt-cache madison |
             awk -F' *\\| *' -v own=" $2[-/]" '{ print ($3 ~ own), $2, $1 }' |
             sort -u | sort -k1,1nr -k2,2Vr
@@ -95,12 +95,12 @@ unpack_image() {
     dd if="$1" of="$packed" iflag=skip_bytes,count_bytes bs=1M status=none \
         skip="$(((sectors + 1) * 512 + offset))" count="$((length - 4))"
     case $(od -An -t x1 -N 4 "$packed" | tr -d ' ') in
-    28b52ffd) zstd -dc ;;
-    fd377a58) xz -dc ;;
-    1f8b*) gzip -dc ;;
-    02214c18) lz4 -dc ;;
+    28b52ffd) zstd -dc "$packed" ;;
+    fd377a58) xz -dc "$packed" ;;
+    1f8b*) gzip -dc "$packed" ;;
+    02214c18) lz4 -dc "$packed" ;;
     *) die "$1: packed in a way not known here" ;;
-    esac <"$packed"
+    esac
     rm -f "$packed"
 }
 

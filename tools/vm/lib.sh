@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154 # the files of tools/vm share variables
 # What every part of tools/vm shares: where things are, how they speak, how a thing is made once.
 #
 # Everything that takes long to make is kept under $cache, named by a hash of what it is made from,
@@ -52,10 +52,16 @@ key() {
 made() {
     local path=$1 what=$2 lock
     shift 2
-    [ ! -e "$path" ] || return 0
+    if [ -e "$path" ]; then
+        touch -ch "$path" # for prune
+        return
+    fi
     mkdir -p "$(dirname "$path")"
     exec {lock}>"$path.lock"
-    flock "$lock"
+    flock -n "$lock" || {
+        say "waiting for another run, which is making $what"
+        flock "$lock"
+    }
     if [ ! -e "$path" ]; then
         say "making $what"
         local start=$SECONDS
@@ -65,6 +71,13 @@ made() {
         say "made $what ($((SECONDS - start)) s)"
     fi
     exec {lock}>&-
+}
+
+# prune   removes what no run has used for some days, and what broken ones left.
+prune() {
+    find "$cache" -mindepth 1 -maxdepth 1 \( -name 'guest-*' -o -name 'build-*' \) -mtime +7 -exec rm -rf {} +
+    find "$cache" -mindepth 1 -maxdepth 1 \( -name 'tree.*' -o -name 'packed.*' \) -mtime +1 -exec rm -rf {} +
+    find "$cache/runs" "$cache/out" "$cache/matrix" -mindepth 1 -maxdepth 1 -mtime +2 -exec rm -rf {} + 2>/dev/null || true
 }
 
 # quietly LOG COMMAND...   runs COMMAND with its output in LOG; shows LOG's end if COMMAND fails.

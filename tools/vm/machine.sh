@@ -1,19 +1,21 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154 # the files of tools/vm share variables
 # The virtual machine: its devices, and watching over it until it is off.
 
 # qemu_command KERNEL-DIR   sets `qemu` to the command line of a machine in $work.
 qemu_command() {
-    local accel=(-accel tcg -cpu qemu64) kernel=$1/vmlinuz
+    local accel=(-accel tcg -cpu qemu64) kernel=$1/vmlinuz modules=$1/modules.img
     if [ "${UBLK_VM_ACCEL-}" != tcg ] && [ -w /dev/kvm ] && grep -qE '^flags.* (vmx|svm) ' /proc/cpuinfo; then
         accel=(-accel kvm -cpu host)
     fi
     [ ! -e "$1/vmlinux" ] || kernel=$1/vmlinux
+    [ -e "$modules" ] || modules=''
     qemu=(setpriv --pdeathsig KILL qemu-system-x86_64
         -name "ublk-ruby ${work##*/}" -no-user-config -nodefaults -display none
         -machine q35 "${accel[@]}" -smp "$cpus" -m "$mem"
         -kernel "$kernel"
-        -append "root=PARTUUID=$root_partuuid rootwait rw init=/usr/lib/vmtest/init
- systemd.unit=vmtest.target console=ttyS0 TERM=dumb sysrq_always_enabled audit=0 mitigations=off"
+        -append "root=PARTUUID=$root_partuuid rootwait rw init=/usr/lib/vmtest/init \
+systemd.unit=vmtest.target console=ttyS0 TERM=dumb sysrq_always_enabled audit=0 mitigations=off \
+${modules:+VMTEST_MODULES=yes}"
         # The console takes a client (sysrq) without needing one.
         -chardev "socket,id=console,path=$work/console.sock,server=on,wait=off,mux=on,logfile=$work/console.log"
         -serial chardev:console
@@ -25,7 +27,7 @@ qemu_command() {
     drive root "$work/root.qcow2" format=qcow2
     drive payload "$work/payload.tar" format=raw,readonly=on
     drive results "$work/results" format=raw
-    [ ! -e "$1/modules.img" ] || drive modules "$1/modules.img" format=raw,readonly=on
+    [ -z "$modules" ] || drive modules "$modules" format=raw,readonly=on
 }
 
 virtio_port() { # NAME FILE
@@ -43,7 +45,7 @@ run_machine() {
     qemu-img create -q -f qcow2 -b "$2" -F raw "$work/root.qcow2"
     truncate -s 16G "$work/results"
     mkfifo "$work/live"
-    touch "$work"/{events,journal.log,console.log}
+    touch "$work"/{events,journal.log,console.log,output.log}
     qemu_command "$1"
     deadline=$((SECONDS + timeout))
     while true; do
@@ -63,9 +65,9 @@ run_machine() {
 
 # power_on   runs QEMU until it ends, printing what scenarios print.
 power_on() {
-    local cat
-    cat "$work/live" &
-    cat=$!
+    local printer
+    tee -a "$work/output.log" <"$work/live" &
+    printer=$!
     "${qemu[@]}" </dev/null 2>>"$work/qemu.err" &
     machine=$!
     while kill -0 "$machine" 2>/dev/null; do
@@ -84,7 +86,7 @@ power_on() {
         fi
     done
     machine=''
-    wait "$cat" || true
+    wait "$printer" || true
 }
 
 # wait_for PID SECONDS   until that child has ended, at most so long.

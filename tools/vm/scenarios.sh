@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154 # the files of tools/vm share variables
 # The scenarios in tests/vm, and which of them make sense on which kernel.
 
 # scenarios   every one's name: the executable files there, but for what they share (lib*).
@@ -20,7 +20,8 @@ lacks() {
     for feature in ${needs:-user-copy}; do
         first=$(awk -v f="${feature#!}" '$1 == f { print $2 }' "$vm_dir/features")
         [ -n "$first" ] || die "tests/vm/$1 needs $feature, which tools/vm/features does not know"
-        has=$(printf '%s\n' "$first" "$version" | sort -VC && echo yes || true)
+        has=''
+        if printf '%s\n' "$first" "$version" | sort -VC; then has=yes; fi
         case $feature,$has in
         !*,yes) echo "-" && return ;;
         !*, | *,yes) ;;

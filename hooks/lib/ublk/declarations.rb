@@ -3,12 +3,15 @@
 require "ublk/option"
 
 module UBLK
-  # What a target says of itself in its class body. A subclass has what its superclass declared and may declare it anew.
+  # What a target says of itself in its class body. A subclass has what its superclass declared and may
+  # declare it anew.
   module Declarations
+    CONCURRENCY_MAX = 1024
     RECOVERIES = %i[none fail fail_io reissue].freeze
 
-    # Declares an argument of the device. type: :string, :integer, :bytes, :bool, :float, :duration (seconds) or :path
-    # (absolute). It arrives as a keyword of `initialize`; one that was not given and has no default does not arrive.
+    # Declares an argument of the device. type: :string, :integer, :bytes, :bool, :float, :duration (seconds)
+    # or :path (absolute). It arrives as a keyword of `initialize`; one that was not given and has no default
+    # does not arrive.
     def option(name, type, required: false, default: nil, doc: nil)
       declared = Option.new(name, type, required: required, default: default, doc: doc)
       own_options[declared.name] = declared
@@ -19,13 +22,16 @@ module UBLK
       (superclass.respond_to?(:options) ? superclass.options : {}).merge(own_options)
     end
 
-    # What may happen to requests that were under way when the worker died. :none (of the base class): the data went
-    # with the process, so the disk goes as well. :reissue: they are served again by the next worker; whatever was
-    # written and answered must be in a place that outlives the process. :fail: they fail, later ones wait for the next
-    # worker. :fail_io: all fail until it is there. Without a value: what is declared.
+    # What may happen to requests that were under way when the worker died. :none (of the base class): the
+    # data went with the process, so the disk goes as well. :reissue: they are served again by the next
+    # worker; whatever was written and answered must be in a place that outlives the process. :fail: they
+    # fail, later ones wait for the next worker. :fail_io: all fail until it is there. Without a value: what
+    # is declared.
     def recovery(value = nil)
       return declared(:@recovery, :none) if value.nil?
-      raise ArgumentError, "recovery is one of #{RECOVERIES.map(&:inspect).join(", ")}, not #{value.inspect}" unless RECOVERIES.include?(value)
+      unless RECOVERIES.include?(value)
+        raise ArgumentError, "recovery is one of #{RECOVERIES.map(&:inspect).join(", ")}, not #{value.inspect}"
+      end
 
       @recovery = value
     end
@@ -33,7 +39,9 @@ module UBLK
     # How many requests the target can serve at a time, each on a Ruby thread of its own.
     def concurrency(value = nil)
       return declared(:@concurrency, 1) if value.nil?
-      raise ArgumentError, "concurrency is an Integer from 1 to 1024, not #{value.inspect}" unless value.is_a?(Integer) && value.between?(1, 1024)
+      unless value.is_a?(Integer) && value.between?(1, CONCURRENCY_MAX)
+        raise ArgumentError, "concurrency is an Integer from 1 to #{CONCURRENCY_MAX}, not #{value.inspect}"
+      end
 
       @concurrency = value
     end

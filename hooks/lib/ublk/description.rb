@@ -65,8 +65,9 @@ module UBLK
         defined?(::Timeout::Error) && error.is_a?(::Timeout::Error)
       end
 
+      # Text of no declared encoding is most likely UTF-8.
       def clean(text)
-        text = text.b.force_encoding(Encoding::UTF_8) unless text.encoding.ascii_compatible? && text.encoding != Encoding::BINARY
+        text = text.dup.force_encoding(Encoding::UTF_8) if text.encoding == Encoding::BINARY
         text = text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace)
         text.scrub("?").delete("\0").byteslice(0, MESSAGE_MAX).scrub("")
       end

@@ -6,8 +6,8 @@ module UBLK
   @read_only = false
 
   class << self
-    # The device's name, a String such as "disk0"; nil in a plain Ruby program. State that a hook keeps on disk is keyed
-    # by it, never by the kernel's id, which is used again.
+    # The device's name, a String such as "disk0"; nil in a plain Ruby program. State that a hook keeps on
+    # disk is keyed by it, never by the kernel's id, which is used again.
     attr_reader :device_name
 
     # Whether the device was asked to be read-only, whatever the hook could do. Then `write`, `discard` and

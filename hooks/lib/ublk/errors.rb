@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module UBLK
-  # The root of what this library raises itself. A hook reports its own errors as it likes: `Errno::X` reaches the
-  # client as that errno, everything else as EIO.
+  # The root of what this library raises itself. A hook reports its own errors as it likes: `Errno::X` reaches
+  # the client as that errno, everything else as EIO.
   class Error < StandardError
   end
 

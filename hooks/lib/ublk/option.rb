@@ -60,8 +60,9 @@ module UBLK
     private
 
     def check_name(name)
-      raise ArgumentError, "#{name.inspect} can't be the name of an option: it must match #{NAME.source}" unless NAME.match?(name)
-      raise ArgumentError, "#{name} can't be the name of an option: the service has one of this name" if RESERVED.include?(name)
+      reason = "it must match #{NAME.source}" unless NAME.match?(name)
+      reason ||= "the service has one of this name" if RESERVED.include?(name)
+      raise ArgumentError, "#{name.inspect} can't be the name of an option: #{reason}" if reason
 
       name.to_sym
     end

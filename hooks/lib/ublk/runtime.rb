@@ -13,8 +13,9 @@ module UBLK
     UINT64_MAX = (1 << 64) - 1
 
     class << self
-      # Loads the script and builds the target. arguments: [[name, D-Bus type, value as text], …]. recovery: what the
-      # user asks for, "default" for what the class declares. Returns a Hash with the target and its geometry.
+      # Loads the script and builds the target. arguments: [[name, D-Bus type, value as text], …]. recovery:
+      # what the user asks for, "default" for what the class declares. Returns a Hash with the target and its
+      # geometry.
       def load(name:, path:, class_name:, device:, arguments:, recovery:, read_only:)
         $stdout.sync = true # what a hook prints goes to the journal at once
         @path = path
@@ -27,13 +28,14 @@ module UBLK
         facts(target, recovery).tap { settle }
       end
 
-      # [kind, errno, class, message, file, line] of an exception; method: of the target, if one was running. In C it
-      # becomes a Failure.
+      # [kind, errno, class, message, file, line] of an exception; method: of the target, if one was running.
+      # In C it becomes a Failure.
       def describe(error, method)
         origin = Description.origin(error, @path)
         origin ||= method_origin(method) if error.is_a?(ContractError)
         origin ||= [@path, nil]
-        [Description.kind(error), Description.errno(error), Description.class_name(error), Description.message(error), *origin]
+        [Description.kind(error), Description.errno(error),
+         Description.class_name(error), Description.message(error), *origin]
       end
 
       private
@@ -42,7 +44,9 @@ module UBLK
       def resolve(name, target_class, arguments)
         options = target_class.options
         values = arguments.to_h do |key, letter, text|
-          option = options[key.to_sym] or raise ArgumentsError, "the hook #{name} has no option \"#{key}\": #{takes(options)}"
+          option = options[key.to_sym]
+          raise ArgumentsError, "the hook #{name} has no option \"#{key}\": #{takes(options)}" unless option
+
           [option.name, option.from_dbus(letter, text)]
         end
         options.each_value { |option| add_missing(values, option, name, options) }
@@ -51,23 +55,25 @@ module UBLK
 
       def add_missing(values, option, name, options)
         return if values.key?(option.name)
-        raise ArgumentsError, "the hook #{name} needs the option \"#{option.name}\": #{takes(options)}" if option.required? && option.default.nil?
+        return values[option.name] = option.default unless option.default.nil?
+        return unless option.required?
 
-        values[option.name] = option.default unless option.default.nil?
+        raise ArgumentsError, "the hook #{name} needs the option \"#{option.name}\": #{takes(options)}"
       end
 
       def takes(options)
         options.empty? ? "it takes no options" : "it takes #{options.values.join(", ")}"
       end
 
-      # A hook without recovery keeps its data in its process. To recover its device would put an empty disk, or one of
-      # another age, under a file system.
+      # A hook without recovery keeps its data in its process. To recover its device would put an empty disk,
+      # or one of another age, under a file system.
       def resolve_recovery(name, target_class, asked)
         declared = target_class.recovery.to_s.tr("_", "-")
         return declared if asked == "default"
         return asked if declared != "none" || asked == "none"
 
-        raise ArgumentsError, "recovery: the hook #{name} declares none, since its data ends with its process; it can't be #{asked}"
+        raise ArgumentsError, "recovery: the hook #{name} declares none, since its data ends with its process; " \
+                              "it can't be #{asked}"
       end
 
 
@@ -76,7 +82,8 @@ module UBLK
         raise HookError, "#{name} does not define read(offset, length)" unless overrides?(target, :read)
         return if overrides?(target, :write) || read_only || target.read_only?
 
-        raise HookError, "#{name} does not define write(offset, data); a disk that can't be written says `def read_only? = true`"
+        raise HookError, "#{name} does not define write(offset, data); " \
+                         "a disk that can't be written says `def read_only? = true`"
       end
 
       # In its class, a module, or on the object itself.

@@ -23,8 +23,8 @@ module UBLK
       @chosen = nil
     end
 
-    # Runs the script and returns the target's class. class_name: the user's choice, over anything the script says.
-    # Raises NoHookError, HookError, ArgumentsError, and whatever the script raises.
+    # Runs the script and returns the target's class. class_name: the user's choice, over anything the script
+    # says. Raises NoHookError, HookError, ArgumentsError, and whatever the script raises.
     def load(class_name = nil)
       check_file
       first = Target.derived.size
@@ -38,7 +38,9 @@ module UBLK
       unless target.is_a?(Class) && target < Target
         raise HookError, "run takes a subclass of UBLK::Target, not #{target.is_a?(Module) ? target : target.class}"
       end
-      raise HookError, "run was called twice: with #{Script.name_of(@chosen)}, then with #{Script.name_of(target)}" if @chosen
+      if @chosen
+        raise HookError, "run was called twice: with #{Script.name_of(@chosen)}, then with #{Script.name_of(target)}"
+      end
 
       @chosen = target
     end
@@ -84,8 +86,8 @@ module UBLK
       return found.first if found.one?
       raise HookError, "#{path} defines no subclass of UBLK::Target" if found.empty?
 
-      raise HookError, "#{path} defines several targets: #{list(found)}. Say which with `run #{Script.name_of(found.first)}` " \
-                       "at its end, or with the option class"
+      raise HookError, "#{path} defines several targets: #{list(found)}. " \
+                       "Say which with `run #{Script.name_of(found.first)}` at its end, or with the option class"
     end
 
     def find_named(name)

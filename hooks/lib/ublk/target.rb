@@ -4,12 +4,12 @@ require "ublk/declarations"
 require "ublk/errors"
 
 module UBLK
-  # A disk as Ruby sees it. A hook script defines one subclass; the worker makes one object of it and calls it for
-  # every request.
+  # A disk as Ruby sees it. A hook script defines one subclass; the worker makes one object of it and calls it
+  # for every request.
   #
-  # Offsets and lengths are bytes and multiples of the logical block size; a request never crosses the end of the
-  # disk. Strings are binary. Any `Errno::X` that a method raises, or a negative Integer that it returns, is the errno that the
-  # client sees; any other exception is EIO. Neither ends the device.
+  # Offsets and lengths are bytes and multiples of the logical block size; a request never crosses the end of
+  # the disk. Strings are binary. Any `Errno::X` that a method raises, or a negative Integer that it returns,
+  # is the errno that the client sees; any other exception is EIO. Neither ends the device.
   class Target
     extend Declarations
 
@@ -54,8 +54,8 @@ module UBLK
       raise Errno::EOPNOTSUPP
     end
 
-    # The range reads as zeroes from now on. May take the keyword `unmap:`, false where it must stay allocated. Without
-    # this method the kernel writes zeroes itself.
+    # The range reads as zeroes from now on. May take the keyword `unmap:`, false where it must stay
+    # allocated. Without this method the kernel writes zeroes itself.
     def write_zeroes(_offset, _length)
       raise Errno::EOPNOTSUPP
     end
@@ -73,13 +73,12 @@ module UBLK
     private
 
     def check_size(size)
-      block = logical_block_size
       raise ArgumentError, "size must be an Integer of bytes, not #{size.inspect[0, 80]}" unless size.is_a?(Integer)
       raise ArgumentError, "size must be above 0, not #{size}" unless size.positive?
       raise ArgumentError, "size must be below 2^63, which #{size} is not" unless size < SIZE_LIMIT
-      raise ArgumentError, "size must be a multiple of #{block}, the logical block size, which #{size} is not" unless (size % block).zero?
+      return size if (size % logical_block_size).zero?
 
-      size
+      raise ArgumentError, "size must be a multiple of #{logical_block_size}, the logical block size, which #{size} is not"
     end
   end
 end

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 module UBLK
-  # The types an option can have, and how each is read from the text of a D-Bus string or from a typed D-Bus value.
+  # The types an option can have, and how each is read from the text of a D-Bus string or from a typed D-Bus
+  # value.
   module Types
     # wants: for messages. parse: from text, nil if it isn't one. dbus: the D-Bus types taken besides `s`.
     # accept: whether a Ruby value is one. from_dbus: from a value of such a D-Bus type; the identity if nil.

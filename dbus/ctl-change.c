@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The verbs that change something: create, delete, restart. */
+
+#include "dbus/ctl.h"
+#include "dbus/manager-bus.h"
+#include "dbus/options.h"
+#include "service/name.h"
+
+/* How long a call may take beside the hook's own start; the service's own limits end it before. */
+#define CALL_TIMEOUT_USEC (120 * USEC_PER_SEC)
+
+static int append_number(sd_bus_message *m, const Option *o, const char *text) {
+        uint64_t v;
+
+        if (parse_u64(text, o->type == 'u' ? UINT32_MAX : UINT64_MAX, &v) < 0) {
+                fprintf(stderr, "ublkctl: %s takes a whole number, not \"%s\".\n", o->name, text);
+                return -EINVAL;
+        }
+        if (o->type == 'u')
+                return sd_bus_message_append(m, "v", "u", (uint32_t) v);
+        return sd_bus_message_append(m, "v", "t", v);
+}
+
+static int append_boolean(sd_bus_message *m, const Option *o, const char *text) {
+        bool b;
+
+        if (parse_boolean(text, &b) < 0) {
+                fprintf(stderr, "ublkctl: %s takes yes or no, not \"%s\".\n", o->name, text);
+                return -EINVAL;
+        }
+        return sd_bus_message_append(m, "v", "b", b);
+}
+
+/* The service's own options have a type; what a hook makes of its arguments' text only the hook knows. */
+static int append_value(sd_bus_message *m, const Option *o, const char *text) {
+        if (!o || o->type == 's')
+                return sd_bus_message_append(m, "v", "s", text);
+        return o->type == 'b' ? append_boolean(m, o, text) : append_number(m, o, text);
+}
+
+/* NAME=VALUE */
+static int append_assignment(sd_bus_message *m, const char *assignment, uint64_t *start_timeout) {
+        const char *equals = strchr(assignment, '=');
+        _cleanup_free_ char *key = NULL;
+        const Option *o;
+        int r;
+
+        if (!equals || equals == assignment) {
+                fprintf(stderr, "ublkctl: \"%s\" is not NAME=VALUE.\n", assignment);
+                return -EINVAL;
+        }
+        key = strndup(assignment, (size_t) (equals - assignment));
+        if (!key)
+                return -ENOMEM;
+        o = option_find(key);
+        if (!o && !argument_name_is_valid(key)) {
+                fprintf(stderr, "ublkctl: \"%s\" is neither an option of the service (ublkctl --help) nor a name for an argument "
+                                "of a hook: a-z, 0-9 and _.\n", key);
+                return -EINVAL;
+        }
+        if (o && streq(o->name, "start-timeout"))
+                (void) parse_u64(equals + 1, CONFIG_MAX_TIMEOUT_USEC, start_timeout);
+        r = sd_bus_message_open_container(m, 'e', "sv");
+        if (r >= 0)
+                r = sd_bus_message_append(m, "s", key);
+        if (r >= 0)
+                r = append_value(m, o, equals + 1);
+        return r < 0 ? r : sd_bus_message_close_container(m);
+}
+
+static int fill_create(sd_bus_message *m, int argc, char **argv, uint64_t *start_timeout) {
+        int r;
+
+        r = sd_bus_message_append(m, "ss", argv[1], argv[2]);
+        if (r >= 0)
+                r = sd_bus_message_open_container(m, 'a', "{sv}");
+        for (int i = 3; r >= 0 && i < argc; i++)
+                r = append_assignment(m, argv[i], start_timeout);
+        return r < 0 ? r : sd_bus_message_close_container(m);
+}
+
+/* What was made: its node alone, for scripts, or all of it. */
+static int show_created(Ctl *c, const char *path) {
+        json_t *device = ctl_get_all(c, path, "org.ublk.Device", "create");
+
+        if (!device)
+                return CTL_FAILED;
+        if (c->json != JSON_OFF) {
+                ctl_print_json(c, device);
+                return CTL_OK;
+        }
+        puts(json_string_value(json_object_get(device, "Node")));
+        json_decref(device);
+        return CTL_OK;
+}
+
+int ctl_create(Ctl *c, int argc, char **argv) {
+        uint64_t start_timeout = CONFIG_DEFAULT_START_TIMEOUT_USEC;
+        sd_bus_message *m, *reply = NULL;
+        const char *path;
+        int r;
+
+        m = ctl_new_call(c, "CreateDevice");
+        if (!m)
+                return CTL_FAILED;
+        r = fill_create(m, argc, argv, &start_timeout);
+        if (r < 0) {
+                sd_bus_message_unref(m);
+                return r == -EINVAL ? CTL_USAGE : CTL_FAILED;
+        }
+        r = ctl_call(c, m, CALL_TIMEOUT_USEC + start_timeout, argv[1], &reply);
+        if (r < 0)
+                return CTL_FAILED;
+        r = sd_bus_message_read(reply, "o", &path);
+        r = r < 0 ? CTL_FAILED : show_created(c, path);
+        sd_bus_message_unref(reply);
+        return r;
+}
+
+/* One after the other; the first failure does not keep the others from being tried. */
+static int call_for_each(Ctl *c, const char *method, int argc, char **argv) {
+        int status = CTL_OK;
+
+        for (int i = 1; i < argc; i++) {
+                sd_bus_message *m = ctl_new_call(c, method);
+
+                if (!m || sd_bus_message_append(m, "sa{sv}", argv[i], 0) < 0) {
+                        sd_bus_message_unref(m);
+                        return CTL_FAILED;
+                }
+                if (ctl_call(c, m, CALL_TIMEOUT_USEC, argv[i], NULL) < 0)
+                        status = CTL_FAILED;
+        }
+        return status;
+}
+
+int ctl_delete(Ctl *c, int argc, char **argv) {
+        return call_for_each(c, "DeleteDevice", argc, argv);
+}
+
+int ctl_restart(Ctl *c, int argc, char **argv) {
+        return call_for_each(c, "RestartDevice", argc, argv);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/* What the verbs of ublkctl share: the connection, calls whose errors come with a remedy, and the ways to print. */
+
+#include "service/util.h"
+
+#include <jansson.h>
+#include <systemd/sd-bus.h>
+
+/* Exit statuses, as --help has them. */
+enum {
+        CTL_OK = 0,
+        CTL_FAILED = 1,
+        CTL_USAGE = 2,
+        CTL_TROUBLE = 3, /* list, status: a device has failed, or is held */
+};
+
+typedef enum JsonMode {
+        JSON_OFF,
+        JSON_SHORT,
+        JSON_PRETTY,
+        _JSON_MODE_MAX,
+        _JSON_MODE_INVALID = -EINVAL,
+} JsonMode;
+
+JsonMode json_mode_from_string(const char *s);
+
+typedef struct Ctl {
+        sd_bus *bus; /* owned; NULL until ctl_connect */
+        JsonMode json;
+        bool legend;
+        bool colour;
+} Ctl;
+
+int ctl_connect(Ctl *c);
+void ctl_done(Ctl *c);
+
+/* A verb runs with its own name first in argv; the result is an exit status. */
+typedef int (*CtlVerb)(Ctl *c, int argc, char **argv);
+
+int ctl_create(Ctl *c, int argc, char **argv);
+int ctl_delete(Ctl *c, int argc, char **argv);
+int ctl_restart(Ctl *c, int argc, char **argv);
+int ctl_list(Ctl *c, int argc, char **argv);
+int ctl_status(Ctl *c, int argc, char **argv);
+int ctl_probe(Ctl *c, int argc, char **argv);
+
+/* Sends m (taken) to the service and waits; a failure has been printed, as failure of what. */
+int ctl_call(Ctl *c, sd_bus_message *m, uint64_t timeout_usec, const char *what, sd_bus_message **ret);
+/* A call of org.ublk.Manager to be filled; NULL has been reported. */
+sd_bus_message *ctl_new_call(Ctl *c, const char *method);
+/* All properties of an interface of org.ublk as an object; NULL has been reported, as failure of what. */
+json_t *ctl_get_all(Ctl *c, const char *path, const char *interface, const char *what);
+
+/* The message's next complete value. */
+int json_from_message(sd_bus_message *m, json_t **ret);
+/* Takes j. */
+void ctl_print_json(const Ctl *c, json_t *j);
+
+/* "1.5G"; 0 is "-". */
+void format_size(uint64_t size, char ret[static 16]);
+/* A state with its colour before and after; "" without colour. */
+const char *ctl_colour_of_state(const Ctl *c, const char *state);
+const char *ctl_colour_off(const Ctl *c);
+/* A device in this state wants looking at. */
+bool state_is_trouble(const char *state);

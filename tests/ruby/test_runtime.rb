@@ -1,0 +1,80 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+
+# The loader and the judge of exceptions, in plain Ruby. The C side is tests/unit/test-hook*.c.
+class TestRuntime < Minitest::Test
+  DISK = <<~RUBY
+    class %s < UBLK::Target
+      option :size, :bytes, default: "1M"
+      def initialize(size:) = super
+      def read(offset, length) = nil
+      def write(offset, data) = nil
+    end
+  RUBY
+
+  def load_text(text, arguments: [], class_name: nil, recovery: "default", read_only: false)
+    Dir.mktmpdir do |directory|
+      path = File.join(directory, "disk.rb")
+      File.write(path, text)
+      UBLK::Runtime.load(name: "disk", path: path, class_name: class_name, device: "disk0", arguments: arguments,
+                         recovery: recovery, read_only: read_only)
+    end
+  end
+
+  def test_facts
+    facts = load_text(format(DISK, "One"), arguments: [["size", "s", "2M"]])
+    assert_equal [2 << 20, "none", false, false], facts.values_at(:size, :recovery, :can_discard, :takes_unmap)
+    assert_equal "disk0", UBLK.device_name
+    refute UBLK.read_only?
+  end
+
+  def test_the_same_script_twice
+    2.times { assert_equal 1 << 20, load_text(format(DISK, "Again"))[:size] }
+  end
+
+  def test_several_classes
+    error = assert_raises(UBLK::HookError) { load_text(format(DISK, "Left") + format(DISK, "Right")) }
+    assert_includes error.message, "several targets: Left, Right"
+    chosen = load_text(format(DISK, "Left") + format(DISK, "Right"), class_name: "Right")[:target]
+    assert_equal "Right", UBLK::Script.name_of(chosen.class)
+  end
+
+  def test_unmap_keyword
+    { "o, l" => false, "o, l, unmap: true" => true, "o, l, unmap:" => true, "o, l, **o2" => true, "*all" => false }.each do |list, takes|
+      text = "#{format(DISK, "Zeroes")}class Zeroes; def write_zeroes(#{list}) = 0; end"
+      assert_equal [true, takes], load_text(text).values_at(:can_write_zeroes, :takes_unmap), list
+    end
+  end
+
+  def describe(error) = UBLK::Runtime.describe(error, nil)
+
+  def errno(error) = describe(error)[1]
+
+  def test_errnos
+    assert_equal Errno::ENOSPC::Errno, errno(Errno::ENOSPC.new)
+    [SystemCallError.new("x"), SystemCallError.new("x", 0), SystemCallError.new("x", 4096), SystemCallError.new("x", -5),
+     RuntimeError.new, SystemExit.new, NoMemoryError.new, Interrupt.new].each do |error|
+      assert_equal Errno::EIO::Errno, errno(error), error.inspect
+    end
+    require "timeout"
+    assert_equal Errno::ETIMEDOUT::Errno, errno(Timeout::Error.new)
+  end
+
+  def test_messages
+    assert_equal "caf\u00e9", describe(RuntimeError.new("caf\u00e9".encode("ISO-8859-1")))[3]
+    assert_equal "caf\u00e9", describe(RuntimeError.new("caf\u00e9".encode("UTF-16LE")))[3]
+    assert_equal "a?b", describe(RuntimeError.new("a\xffb"))[3].tr("\ufffd", "?")
+    assert_equal "ab", describe(RuntimeError.new("a\0b"))[3]
+    assert_equal "(no message)", describe(RuntimeError.new(""))[3]
+    long = describe(RuntimeError.new("\u00e9" * 10_000))[3]
+    assert_operator long.bytesize, :<=, 1000
+    assert_predicate long, :valid_encoding?
+  end
+
+  def test_kinds
+    assert_equal ["arguments", Errno::EINVAL::Errno, nil], describe(UBLK::ArgumentsError.new("x"))[0, 3]
+    assert_equal ["no-hook", Errno::ENOENT::Errno, nil], describe(UBLK::NoHookError.new("x"))[0, 3]
+    assert_equal ["hook", Errno::EIO::Errno, "UBLK::ContractError"], describe(UBLK::ContractError.new("x"))[0, 3]
+  end
+end
