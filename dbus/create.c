@@ -184,8 +184,9 @@ static int take_id(Operation *op, const uint32_t *busy, size_t n) {
         if (!manager_id_is_used(m, id) && !contains(busy, n, id))
                 return 0;
         other = manager_get(m, id);
-        operation_set_error(op, BUS_ERROR_DEVICE_EXISTS, "Id %" PRIu32 " is taken by %s%s. Leave the id out, and a free one is found.",
-                            id, other ? "device " : "something that is not a device of this service",
+        operation_set_error(op, BUS_ERROR_DEVICE_EXISTS,
+                            "Id %" PRIu32 " is taken by %s%s. Leave the id out, and a free one is found.", id,
+                            other ? "device " : "something that is not a device of this service",
                             other ? other->config->name : "");
         return -EEXIST;
 }

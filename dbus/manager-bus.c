@@ -176,7 +176,7 @@ static int on_listed(sd_bus_message *m, void *userdata, sd_bus_error *error) {
         if (!sd_bus_message_get_error(m) && sd_bus_message_enter_container(m, 'a', "(ssssssouso)") >= 0)
                 while (systemd_read_listed(m, &unit, &in_use) > 0)
                         if (in_use && unit_to_id(unit, &id) >= 0 && !manager_get(mb->manager, id))
-                                log_warning("%s runs, but there is no file that this service could show; leaving it alone.", unit);
+                                log_warning("%s runs, but has no file that can be read; leaving it alone.", unit);
         mb->listing = sd_bus_slot_unref(mb->listing);
         manager_bus_arrived(mb);
         return 0;

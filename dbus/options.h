@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* The a{sv} of CreateDevice ⇄ DeviceConfig: the service's own options by name and exact type, the rest as arguments of the hook. */
+/* The a{sv} of CreateDevice ⇄ DeviceConfig: the service's own options by name and exact type, the rest for the hook. */
 
 #include "service/config.h"
 

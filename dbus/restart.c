@@ -34,7 +34,8 @@ int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e)
                 return r;
         if (d->state == DEVICE_LIVE && streq(device_recovery(d), "none"))
                 return sd_bus_error_setf(e, SD_BUS_ERROR_NOT_SUPPORTED,
-                                         "Device %s has recovery none: its data would end with its worker. Delete it and create it anew.",
+                                         "Device %s has recovery none: its data would end with its worker. "
+                                         "Delete it and create it anew.",
                                          d->config->name);
         r = operation_new(mb, m, d, &op, e);
         if (r < 0)

@@ -193,7 +193,8 @@ static int method_job(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         if (streq(verb, "StopUnit"))
                 job_removed(j, stop_unit(u));
         else if (streq(verb, "RestartUnit") && kernel_flag("refuse-restart")) {
-                unit_set(u, "activating", "auto-restart", "exit-code", "{\"kind\":\"hook\",\"class\":\"RuntimeError\",\"message\":\"not today\"}");
+                unit_set(u, "activating", "auto-restart", "exit-code",
+                         "{\"kind\":\"hook\",\"class\":\"RuntimeError\",\"message\":\"not today\"}");
                 job_removed(j, "failed");
         } else {
                 u->main_pid = 0;

@@ -85,6 +85,8 @@ int rig_load(const char *name, const char *body, const char *const *arguments) {
 int rig_load_stock(const char *name, const char *const *arguments) {
         g_autofree char *file = g_strconcat(name, ".rb", NULL);
 
+        if (rig_is_stressed()) /* turned on by any script of ours, for good */
+                (void) rig_load("stress", "nil\n", NULL);
         g_free(rig.script);
         rig.script = g_build_filename(g_getenv("UBLK_RUBY_HOOK_PATH"), file, NULL);
         return rig_load(name, NULL, arguments);

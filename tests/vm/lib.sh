@@ -84,6 +84,11 @@ worker_pid() { systemctl show -P MainPID "$unit"; } # 0 while there is none
 in_flight() { awk '{ print $1 + $2 }' "/sys/block/ublkb$id/inflight"; }
 is_live() { [ "$(systemctl is-active "$unit")" = active ]; }
 
+# fio_json FILE EXPRESSION   evaluates Ruby on the first job of fio's JSON, which may have messages in front of it
+fio_json() {
+    ruby -rjson -e 'text = File.read(ARGV[0]); job = JSON.parse(text[text.index(/^{/)..])["jobs"][0]; puts eval(ARGV[1])' "$@"
+}
+
 # leftovers   prints whatever of ours is still there: kernel devices, nodes, units, files
 leftovers() {
     local entry
