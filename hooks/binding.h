@@ -28,6 +28,13 @@ struct Hook {
         uint64_t payload;      /* bytes of payload that became Strings since the last collection of ours */
 };
 
+/* A hook with nothing loaded. The collector knows its objects until hook_done. */
+Hook *hook_init(Hook *hook);
+void hook_done(Hook *hook);
+/* Takes what it needs of the Ruby library, once that is loaded. runtime: the module in UBLK whose `describe`
+ * judges exceptions. May raise. */
+void hook_prepare(Hook *hook, const char *runtime);
+
 /* Set in a forked child, by pthread_atfork. */
 extern bool hook_is_forked;
 

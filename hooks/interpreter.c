@@ -70,16 +70,16 @@ static int environment_clean(void) {
 }
 
 /* Ruby writes over these words when a hook sets $0 or the process title: they must be writable and in one
- * block. */
+ * block. RubyGems takes four fifths of a start, and comes when a hook needs it: lib/ublk/gems.rb. */
 static int words_make(char ***ret) {
         static char block[512];
         static char *words[8];
         static const char *const texts[] = {
                 "ublk-ruby",
 #if RUBY_API_VERSION_CODE >= 30200
-                "--disable=did_you_mean,error_highlight,rubyopt,syntax_suggest",
+                "--disable=gems,did_you_mean,error_highlight,rubyopt,syntax_suggest",
 #else
-                "--disable=did_you_mean,error_highlight,rubyopt",
+                "--disable=gems,did_you_mean,error_highlight,rubyopt",
 #endif
                 "-EUTF-8", /* a unit has no locale */
                 "-e",
@@ -144,7 +144,7 @@ static void ruby_stop_limited(int status) {
         (void) sem_destroy(&limit.done);
 }
 
-static Hook *hook_init(Hook *hook) {
+Hook *hook_init(Hook *hook) {
         *hook = (Hook) {
                 .server = { .userdata = hook, .serve = hook_serve, .unlocked = hook_unlocked, .idle = hook_idle },
                 .target = Qnil,
@@ -161,6 +161,15 @@ static Hook *hook_init(Hook *hook) {
         rb_gc_register_address(&hook->unmap[0]);
         rb_gc_register_address(&hook->unmap[1]);
         return hook;
+}
+
+void hook_done(Hook *hook) {
+        rb_gc_unregister_address(&hook->target);
+        rb_gc_unregister_address(&hook->runtime);
+        rb_gc_unregister_address(&hook->contract_error);
+        rb_gc_unregister_address(&hook->minor_collection);
+        rb_gc_unregister_address(&hook->unmap[0]);
+        rb_gc_unregister_address(&hook->unmap[1]);
 }
 
 /* A frame of its own below the one whose address Ruby has as the end of the stack. */

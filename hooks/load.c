@@ -31,16 +31,9 @@ static VALUE frozen_keyword(const char *name, VALUE value) {
         return rb_obj_freeze(keywords);
 }
 
-/* Once per process. */
-static void prepare_runtime(Hook *hook) {
-        VALUE library;
+void hook_prepare(Hook *hook, const char *runtime) {
+        VALUE library = rb_const_get(rb_cObject, rb_intern("UBLK"));
 
-        if (!NIL_P(hook->runtime))
-                return;
-        (void) rb_ary_unshift(rb_gv_get("$LOAD_PATH"), rb_utf8_str_new_cstr(library_directory()));
-        sys_define();
-        (void) rb_require("ublk/runtime");
-        library = rb_const_get(rb_cObject, rb_intern("UBLK"));
         hook->contract_error = rb_const_get(library, rb_intern("ContractError"));
         hook->unmap[0] = frozen_keyword("unmap", Qfalse);
         hook->unmap[1] = frozen_keyword("unmap", Qtrue);
@@ -48,7 +41,17 @@ static void prepare_runtime(Hook *hook) {
         rb_hash_aset(hook->minor_collection, ID2SYM(rb_intern("full_mark")), Qfalse);
         rb_hash_aset(hook->minor_collection, ID2SYM(rb_intern("immediate_sweep")), Qtrue);
         rb_obj_freeze(hook->minor_collection);
-        hook->runtime = rb_const_get(library, rb_intern("Runtime"));
+        hook->runtime = rb_const_get(library, rb_intern(runtime));
+}
+
+/* Once per process. */
+static void prepare_runtime(Hook *hook) {
+        if (!NIL_P(hook->runtime))
+                return;
+        (void) rb_ary_unshift(rb_gv_get("$LOAD_PATH"), rb_utf8_str_new_cstr(library_directory()));
+        sys_define();
+        (void) rb_require("ublk/runtime");
+        hook_prepare(hook, "Runtime");
 }
 
 static VALUE text(const char *s) {

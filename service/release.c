@@ -61,6 +61,11 @@ static void settle_marker(uint32_t id, const DeviceConfig *config, int has_recov
         }
 }
 
+/* This kernel can have no device of ours: no driver, or one (Linux 6.1) that knows no command of ours. */
+static bool is_beyond_us(int r) {
+        return r == -ENOENT || r == -EOPNOTSUPP || r == -EINVAL;
+}
+
 static int release_dead(Control *c, uint32_t id, Failure *f) {
         int r;
 
@@ -83,9 +88,9 @@ int release_device(uint32_t id, int exit_status, Failure *f) {
                                   &message); /* it may be gone or wrong; the device is what counts */
         r = probe_open_control(&c, f);
         if (r < 0)
-                return r;
+                return is_beyond_us(r) ? 0 : r;
         r = control_get_info(c, id, &info);
-        if (r == -ENODEV) {
+        if (r == -ENODEV || is_beyond_us(r)) {
                 settle_marker(id, config, -1, exit_status);
                 return 0;
         }
@@ -153,10 +158,11 @@ int remove_device(uint32_t id, Failure *f) {
         int r;
 
         r = probe_open_control(&c, f);
-        if (r < 0)
+        if (r >= 0)
+                r = get_settled_info(c, id, &info);
+        else if (!is_beyond_us(r))
                 return r;
-        r = get_settled_info(c, id, &info);
-        if (r == -ENODEV) {
+        if (r == -ENODEV || is_beyond_us(r)) {
                 drop_marker(id);
                 return 0;
         }

@@ -6,7 +6,7 @@
 installed() {
     local tree build lock start=$SECONDS
     tree=$(build_tree "$1")
-    build=$cache/checkouts/$1-$(key "$checkout" "$tree")
+    build=$cache/checkouts/$1-$(key "$checkout" "$tree" "$vm_dir/chroot-build")
     mkdir -p "$build"
     exec {lock}>"$build/lock"
     flock "$lock"

@@ -64,7 +64,7 @@ make_image() { # TAR IMAGE
     dd if="$2.mbr" of="$2" conv=notrunc status=none
     rm -f "$2.mbr"
     # No journal: a run's writes are thrown away with its overlay, and mounting is quicker.
-    quietly "$cache/mke2fs.log" mke2fs -q -t ext4 -O ^has_journal -E offset=1048576,lazy_itable_init=1 \
+    quietly "$cache/mke2fs.log" mke2fs -q -t ext4 -O ^has_journal,^orphan_file -E offset=1048576,lazy_itable_init=1 \
         -d "$tree" "$2" "$((image_mib - 1))M"
     rm -rf "$tree"
 }

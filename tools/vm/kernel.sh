@@ -40,6 +40,7 @@ newest_packages() {
             awk -F' *\\| *' -v own=" $2[-/]" '{ print ($3 ~ own), $2, $1 }' |
             sort -u | sort -k1,1nr -k2,2Vr
     )
+    [ ${#found[@]} -gt 0 ] || return 0
     while read -r _ version name; do
         case $name in
         linux-binary-*)
@@ -88,7 +89,7 @@ install_image() {
 unpack_image() {
     field() { od -An -t "u$3" -j "$2" -N "$3" "$1" | tr -d ' '; }
     local sectors offset length packed
-    packed=$(mktemp "$cache/packed.XXXXXX")
+    packed=$(mktemp "$cache/tree.XXXXXX")
     sectors=$(field "$1" $((0x1f1)) 1)
     offset=$(field "$1" $((0x248)) 4)
     length=$(field "$1" $((0x24c)) 4)
@@ -113,7 +114,7 @@ modules_image() { # LIB-MODULES-RELEASE IMAGE
     rm -rf "$tree/lib/modules/$release"/{build,source,vmlinuz,kernel/net/{wireless,bluetooth}}
     depmod -b "$tree" "$release"
     kib=$(du -sk "$tree" | cut -f1)
-    quietly "$2.log" mke2fs -q -t ext4 -O ^has_journal -d "$tree/lib/modules" "$2" "$((kib * 5 / 4 + 8192))k"
+    quietly "$2.log" mke2fs -q -t ext4 -O ^has_journal,^orphan_file -d "$tree/lib/modules" "$2" "$((kib * 5 / 4 + 8192))k"
     rm -rf "$tree" "$2.log"
 }
 

@@ -65,7 +65,7 @@ made() {
     if [ ! -e "$path" ]; then
         say "making $what"
         local start=$SECONDS
-        rm -rf "$path.new"
+        rm -rf --one-file-system "$path.new"
         "$@" "$path.new"
         mv "$path.new" "$path"
         say "made $what ($((SECONDS - start)) s)"
@@ -75,9 +75,10 @@ made() {
 
 # prune   removes what no run has used for some days, and what broken ones left.
 prune() {
-    find "$cache" -mindepth 1 -maxdepth 1 \( -name 'guest-*' -o -name 'build-*' \) -mtime +7 -exec rm -rf {} +
-    find "$cache" -mindepth 1 -maxdepth 1 \( -name 'tree.*' -o -name 'packed.*' \) -mtime +1 -exec rm -rf {} +
-    find "$cache/runs" "$cache/out" "$cache/matrix" -mindepth 1 -maxdepth 1 -mtime +2 -exec rm -rf {} + 2>/dev/null || true
+    find "$cache" -mindepth 1 -maxdepth 2 \( \
+        -path "$cache/guest-*" -mtime +7 -o -path "$cache/build-*" -mtime +7 -o -path "$cache/tree.*" -mtime +1 -o \
+        -path "$cache/runs/*" -mtime +2 -o -path "$cache/out/*" -mtime +2 -o -path "$cache/matrix/*" -mtime +7 \
+        \) -prune -exec rm -rf --one-file-system {} + 2>/dev/null || true
 }
 
 # quietly LOG COMMAND...   runs COMMAND with its output in LOG; shows LOG's end if COMMAND fails.

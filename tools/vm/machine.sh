@@ -17,7 +17,7 @@ qemu_command() {
 systemd.unit=vmtest.target console=ttyS0 TERM=dumb sysrq_always_enabled audit=0 mitigations=off \
 ${modules:+VMTEST_MODULES=yes}"
         # The console takes a client (sysrq) without needing one.
-        -chardev "socket,id=console,path=$work/console.sock,server=on,wait=off,mux=on,logfile=$work/console.log"
+        -chardev "socket,id=console,path=$work/console.sock,server=on,wait=off,mux=on,logfile=$work/console.log,logappend=on"
         -serial chardev:console
         -device virtio-serial
     )
@@ -65,7 +65,7 @@ run_machine() {
 
 # power_on   runs QEMU until it ends, printing what scenarios print.
 power_on() {
-    local printer
+    local printer status=0
     tee -a "$work/output.log" <"$work/live" &
     printer=$!
     "${qemu[@]}" </dev/null 2>>"$work/qemu.err" &
@@ -74,19 +74,21 @@ power_on() {
         wait_for "$machine" 1
         if grep -q 'Kernel panic - not syncing' "$work/console.log"; then
             echo "the kernel panicked: $(grep -m 1 -o 'Kernel panic - .*' "$work/console.log" | tr -d '\r')" >"$work/why"
-            sleep 1
-            stop_machine
-            return 125
+            status=125
+            sleep 1 # for the rest of the message
+            break
         fi
         if [ $SECONDS -ge "$deadline" ]; then
             say "the time is up; asking the kernel where it hangs (console.log)"
             timeout 60 "$vm_dir/sysrq" "$work/console.sock" 9 w l t || true
-            stop_machine
-            return 124
+            status=124
+            break
         fi
     done
-    machine=''
+    stop_machine
+    : <>"$work/live" # in case QEMU never opened it, for which the printer waits
     wait "$printer" || true
+    return $status
 }
 
 # wait_for PID SECONDS   until that child has ended, at most so long.

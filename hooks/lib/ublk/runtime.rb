@@ -2,6 +2,7 @@
 
 require "ublk"
 require "ublk/description"
+require "ublk/gems"
 require "ublk/script"
 
 module UBLK
@@ -20,6 +21,7 @@ module UBLK
         $stdout.sync = true # what a hook prints goes to the journal at once
         @path = path
         UBLK.serve_device(device, read_only: read_only)
+        Gems.prepare(path)
         target_class = Script.new(path).load(class_name)
         values = resolve(name, target_class, arguments)
         recovery = resolve_recovery(name, target_class, recovery)
