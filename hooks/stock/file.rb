@@ -72,8 +72,10 @@ class FileDisk < UBLK::Target
 
   # What the administrator can do about it.
   def remedy(error)
-    return home_remedy if @path.start_with?("/home/", "/root/", "/run/user/")
-    return "the service has a #{$~[1]} of its own; move the image, for example to /srv" if @path =~ %r{\A(/tmp|/var/tmp)/}
+    place = target
+    return home_remedy if place.start_with?("/home/", "/root/", "/run/user/")
+    return "the service has a #{$~[1]} of its own; move the image, for example to /srv" if place =~ %r{\A(/tmp|/var/tmp)/}
+    return device_remedy(place) if place.start_with?("/dev/") && !error.is_a?(Errno::ENOENT)
 
     case error
     when Errno::ENOENT then "there is no such file; make it with truncate -s SIZE #{@path}"
@@ -82,6 +84,16 @@ class FileDisk < UBLK::Target
         "or, if the file system itself can't be written, create the device with read-only"
     else owner_remedy
     end
+  end
+
+  # Where a link leads, even into a directory that can't be seen from here.
+  def target
+    File.symlink?(@path) ? File.expand_path(File.readlink(@path), File.dirname(@path)) : @path
+  end
+
+  # The unit's device policy answers EPERM, the node's owner EACCES.
+  def device_remedy(place)
+    "the service may not open devices; #{drop_in("DeviceAllow=#{place} rw and SupplementaryGroups=disk")}"
   end
 
   def home_remedy
