@@ -91,7 +91,7 @@ private_apt() {
 unpack_packages() {
     local dir=$1 debs deb
     shift
-    debs=$(mktemp -d "$cache/apt/debs.XXXXXX")
+    debs=$(scratch)
     (cd "$debs" && quietly "$cache/apt/download.log" private_apt apt-get download "$@")
     mkdir -p "$dir"
     for deb in "$debs"/*.deb; do dpkg-deb -x "$deb" "$dir"; done

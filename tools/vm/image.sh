@@ -28,14 +28,14 @@ debootstrap_into() { # RELEASE PACKAGES TARGET: a directory, or a tar archive by
 make_tree() { # FORMAT RELEASE PACKAGES TARGET
     local format=$1
     need mmdebstrap mmdebstrap "$debian_keyring" debian-archive-keyring
-    quietly "$cache/${4##*/}.log" debootstrap_into "$2" "$3" "$4"
+    quietly "$4.log" debootstrap_into "$2" "$3" "$4"
 }
 
 # build_tree RELEASE   prints the directory to chroot into.
 build_tree() {
     local include tree
     include=$(packages "$vm_dir/packages.build" "$1")
-    tree=$cache/build-$1-$(key "$include" "$(declare -f debootstrap_into)")
+    tree=$cache/trees/$1-$(key "$include" "$(declare -f debootstrap_into)")
     made "$tree" "the build tree of $1 (a few minutes, once)" make_tree directory "$1" "$include"
     echo "$tree"
 }
@@ -44,8 +44,8 @@ build_tree() {
 guest_image() {
     local include tar image
     include=$(packages "$vm_dir/packages.guest" "$1")
-    tar=$cache/guest-$1-$(key "$include" "$(declare -f debootstrap_into)").tar
-    image=$cache/guest-$1-$(key "${tar##*/}" "$vm_dir/image.sh" "$vm_dir"/guest/*).img
+    tar=$cache/images/$1-$(key "$include" "$(declare -f debootstrap_into)").tar
+    image=$cache/images/$1-$(key "${tar##*/}" "$vm_dir/image.sh" "$vm_dir"/guest/*).img
     [ -e "$image" ] ||
         made "$tar" "the guest's packages for $1 (a few minutes, once)" make_tree tar "$1" "$include"
     made "$image" "the guest image of $1" make_image "$tar"
@@ -55,7 +55,7 @@ guest_image() {
 make_image() { # TAR IMAGE
     local tree
     need mke2fs e2fsprogs
-    tree=$(mktemp -d "$cache/tree.XXXXXX")
+    tree=$(scratch)
     tar -xf "$1" -C "$tree"
     customise "$tree"
     chmod 755 "$tree"
@@ -64,7 +64,7 @@ make_image() { # TAR IMAGE
     dd if="$2.mbr" of="$2" conv=notrunc status=none
     rm -f "$2.mbr"
     # No journal: a run's writes are thrown away with its overlay, and mounting is quicker.
-    quietly "$cache/mke2fs.log" mke2fs -q -t ext4 -O ^has_journal,^orphan_file -E offset=1048576,lazy_itable_init=1 \
+    quietly "$2.log" mke2fs -q -t ext4 -O ^has_journal,^orphan_file -E offset=1048576,lazy_itable_init=1 \
         -d "$tree" "$2" "$((image_mib - 1))M"
     rm -rf "$tree"
 }

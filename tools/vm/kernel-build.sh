@@ -12,7 +12,7 @@ kernel_of_debian_source() {
 build_debian_source() { # SERIES DIR
     local tree
     need xz xz-utils
-    tree=$(mktemp -d "$cache/tree.XXXXXX")
+    tree=$(scratch)
     (exec {lock}>"$cache/apt.lock" && flock "$lock" && unpack_packages "$tree" "linux-source-$1")
     mkdir "$tree/source"
     tar -xf "$tree/usr/src/linux-source-$1.tar.xz" -C "$tree/source" --strip-components=1
@@ -32,7 +32,7 @@ kernel_of_tag() {
 
 build_commit() { # COMMIT DIR
     local tree
-    tree=$(mktemp -d "$cache/tree.XXXXXX")
+    tree=$(scratch)
     git -C "$UBLK_LINUX_TREE" archive "$1" | tar -xf - -C "$tree"
     build_source "$tree" "$2"
     rm -rf "$tree"

@@ -63,7 +63,7 @@ available() { private_apt apt-cache madison "$1" | grep -F " $2 " >/dev/null; }
 fetch_kernel() { # PACKAGES DIR
     local tree dir=$2 modules image config
     need depmod kmod zstd zstd xz xz-utils lz4 lz4
-    tree=$(mktemp -d "$cache/tree.XXXXXX")
+    tree=$(scratch)
     # shellcheck disable=SC2086 # a list
     (exec {lock}>"$cache/apt.lock" && flock "$lock" && unpack_packages "$tree" $1)
     modules=$(echo "$tree"/{usr/,}lib/modules/*)
@@ -89,7 +89,7 @@ install_image() {
 unpack_image() {
     field() { od -An -t "u$3" -j "$2" -N "$3" "$1" | tr -d ' '; }
     local sectors offset length packed
-    packed=$(mktemp "$cache/tree.XXXXXX")
+    packed=$(scratch)/payload
     sectors=$(field "$1" $((0x1f1)) 1)
     offset=$(field "$1" $((0x248)) 4)
     length=$(field "$1" $((0x24c)) 4)
@@ -102,13 +102,13 @@ unpack_image() {
     02214c18) lz4 -dc "$packed" ;;
     *) die "$1: packed in a way not known here" ;;
     esac
-    rm -f "$packed"
+    rm -rf "${packed%/*}"
 }
 
 modules_image() { # LIB-MODULES-RELEASE IMAGE
     local tree release=${1##*/} kib
     need mke2fs e2fsprogs depmod kmod
-    tree=$(mktemp -d "$cache/tree.XXXXXX")
+    tree=$(scratch)
     mkdir -p "$tree/lib/modules"
     cp -a "$1" "$tree/lib/modules/"
     rm -rf "$tree/lib/modules/$release"/{build,source,vmlinuz,kernel/net/{wireless,bluetooth}}

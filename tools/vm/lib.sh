@@ -73,12 +73,14 @@ made() {
     exec {lock}>&-
 }
 
+# scratch   prints a new directory for something that is being made.
+scratch() { mkdir -p "$cache/tmp" && mktemp -d "$cache/tmp/XXXXXX"; }
+
 # prune   removes what no run has used for some days, and what broken ones left.
 prune() {
-    find "$cache" -mindepth 1 -maxdepth 2 \( \
-        -path "$cache/guest-*" -mtime +7 -o -path "$cache/build-*" -mtime +7 -o -path "$cache/tree.*" -mtime +1 -o \
-        -path "$cache/runs/*" -mtime +2 -o -path "$cache/out/*" -mtime +2 -o -path "$cache/matrix/*" -mtime +7 \
-        \) -prune -exec rm -rf --one-file-system {} + 2>/dev/null || true
+    older() { find "$@" -exec rm -rf --one-file-system {} + 2>/dev/null || true; }
+    older "$cache"/{images,trees,checkouts} -mindepth 1 -maxdepth 1 -mtime +7
+    older "$cache"/{tmp,runs,out,matrix} -mindepth 1 -maxdepth 1 -mtime +3
 }
 
 # quietly LOG COMMAND...   runs COMMAND with its output in LOG; shows LOG's end if COMMAND fails.
