@@ -10,10 +10,18 @@
 
 /* Takes config where it succeeds. */
 int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus_error *e);
+/* The calls on one device that take no more than that. */
+typedef int (*DeviceCall)(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
 int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
 int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
 
+/* What an earlier manager left half created (DeviceConfig.creating): shows it if it is live by now, undoes it if it has come to
+ * nothing, else leaves it for the next change. d may be gone after it. */
+void create_resume(ManagerBus *mb, Device *d);
+
 /* Asks `ublk-ruby-control probe`, if it is not being asked already. */
 int probe_begin(ManagerBus *mb);
+/* Somebody has read the verdict: if that is that this kernel can't serve, it is looked at again, at most every two seconds. */
+void probe_note_read(ManagerBus *mb);
 /* As a step: goes on once the probe that runs, or a new one, has answered. */
 void operation_await_probe(Operation *op, OperationNext then);

@@ -15,16 +15,45 @@
 
 #include <inttypes.h>
 
+static void list_units(Operation *op);
+
+/* Another program has been faster with the id. Whoever asked for no id in particular need not hear of that. */
+static bool may_try_again(const Operation *op) {
+        return op->any_id && op->n_lost < CREATE_TRIES && !op->mb->draining &&
+               sd_bus_error_has_name(&op->error, BUS_ERROR_DEVICE_EXISTS);
+}
+
+static void try_again(Operation *op, DeviceConfig *config) {
+        log_notice("Creating %s with another id: %s", config->name, op->error.message);
+        op->lost[op->n_lost++] = config->id;
+        config->id = OPTION_ID_ANY;
+        op->config = config;
+        sd_bus_error_free(&op->error);
+        list_units(op);
+}
+
 static void undo_end(Operation *op) {
+        DeviceConfig *config = NULL;
         Device *d = op->device;
         int r;
 
         r = device_config_remove(d->config->id);
         if (r < 0)
                 log_error_errno(r, "The file of device %u can't be removed", d->config->id);
+        else if (may_try_again(op))
+                config = TAKE_PTR(d->config); /* one that was never announced can go without */
         op->device = NULL;
         device_bus_remove(device_bus_get(d));
-        operation_fail(op);
+        if (config)
+                try_again(op, config);
+        else
+                operation_fail(op);
+}
+
+/* From now on it is a device like any other, and no manager will undo it. */
+static int mark_created(Device *d) {
+        d->config->creating = false;
+        return device_config_save(d->config);
 }
 
 static void undo_disabled(Operation *op, int r) {
@@ -40,15 +69,21 @@ static void undo_file(Operation *op) {
 }
 
 static void undo_removed(Operation *op, int r) {
-        (void) device_refresh(op->device);
-        if (!op->device->kernel.has_char) {
+        Device *d = op->device;
+
+        (void) device_refresh(d);
+        /* DeviceExists is activate's word for it that the kernel device was there before. */
+        if (!d->kernel.has_char || operation_answer_is_foreign(op) ||
+            sd_bus_error_has_name(&op->error, BUS_ERROR_DEVICE_EXISTS)) {
                 undo_file(op);
                 return;
         }
         /* Without its file nothing could be done about it any more. */
-        log_error("Device %u could not be removed from the kernel, keeping its file: %s", op->device->config->id,
+        log_error("Device %u could not be removed from the kernel, keeping its file: %s", d->config->id,
                   r < 0 && op->step_error.message ? op->step_error.message : "it is still there");
-        device_bus_announce(device_bus_get(op->device));
+        if (mark_created(d) < 0)
+                log_warning("The file of device %u still says that it is being created, ignoring.", d->config->id);
+        device_bus_announce(device_bus_get(d));
         operation_fail(op);
 }
 
@@ -89,13 +124,16 @@ static void on_fetched(Operation *op, int r) {
 
         if (r < 0)
                 operation_keep_step_error(op);
-        else if (!streq(op->job_result, "done"))
+        else if (!streq(op->job_result, "done") || d->state != DEVICE_LIVE)
                 operation_set_unit_error(op);
-        else if (d->state == DEVICE_LIVE) {
-                operation_ask_worker(op, created);
-                return;
-        } else
-                operation_set_unit_error(op);
+        else {
+                r = mark_created(d);
+                if (r >= 0) {
+                        operation_ask_worker(op, created);
+                        return;
+                }
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "The device's file can't be written: %s", strerror(-r));
+        }
         undo(op);
 }
 
@@ -128,6 +166,7 @@ static int make_device(Operation *op) {
         int r;
 
         op->config->created_usec = now_realtime_usec();
+        op->config->creating = true;
         d = device_new(op->config);
         if (!d)
                 return -ENOMEM;
@@ -179,7 +218,8 @@ static int take_id(Operation *op, const uint32_t *busy, size_t n) {
         uint32_t id = op->config->id;
         Device *other;
 
-        if (id == OPTION_ID_ANY)
+        op->any_id = id == OPTION_ID_ANY;
+        if (op->any_id)
                 return manager_choose_id(m, busy, n, &op->config->id);
         if (!manager_id_is_used(m, id) && !contains(busy, n, id))
                 return 0;
@@ -191,27 +231,39 @@ static int take_id(Operation *op, const uint32_t *busy, size_t n) {
         return -EEXIST;
 }
 
-/* Units of devices that run, or want to, whether this service knows them or not. */
-static int read_busy(sd_bus_message *m, uint32_t **ret, size_t *ret_n) {
+static int append_id(uint32_t **ids, size_t *n, uint32_t id) {
+        uint32_t *grown = realloc(*ids, (*n + 1) * sizeof(uint32_t));
+
+        if (!grown)
+                return -ENOMEM;
+        *ids = grown;
+        grown[(*n)++] = id;
+        return 0;
+}
+
+/* Units of devices that run, or want to, whether this service knows them or not; and ids that others had. */
+static int read_busy(const Operation *op, sd_bus_message *m, uint32_t **ret, size_t *ret_n) {
         _cleanup_free_ uint32_t *ids = NULL;
         const char *unit;
         bool in_use;
         size_t n = 0;
-        int r;
+        int r = 0;
 
+        for (size_t i = 0; r >= 0 && i < op->n_lost; i++)
+                r = append_id(&ids, &n, op->lost[i]);
+        if (r < 0)
+                return r;
         r = sd_bus_message_enter_container(m, 'a', "(ssssssouso)");
         if (r < 0)
                 return r;
         while ((r = systemd_read_listed(m, &unit, &in_use)) > 0) {
-                uint32_t id, *grown;
+                uint32_t id;
 
                 if (!in_use || sscanf(unit, "ublk-ruby-device@%" SCNu32 ".service", &id) != 1)
                         continue;
-                grown = realloc(ids, (n + 1) * sizeof(uint32_t));
-                if (!grown)
-                        return -ENOMEM;
-                ids = grown;
-                ids[n++] = id;
+                r = append_id(&ids, &n, id);
+                if (r < 0)
+                        return r;
         }
         if (r < 0)
                 return r;
@@ -229,7 +281,7 @@ static int on_listed(sd_bus_message *m, void *userdata, sd_bus_error *error) {
 
         (void) error;
         op->slot = sd_bus_slot_unref(op->slot);
-        r = e ? -sd_bus_error_get_errno(e) : read_busy(m, &busy, &n);
+        r = e ? -sd_bus_error_get_errno(e) : read_busy(op, m, &busy, &n);
         if (r >= 0)
                 r = take_id(op, busy, n);
         if (r < 0) {
@@ -258,6 +310,49 @@ static void on_probed(Operation *op, int r) {
                 operation_fail(op);
         } else
                 list_units(op);
+}
+
+/* Its start has come to nothing, or was not even tried. What is not known of the unit yet, or still going on, is waited for. */
+static bool is_down(const UnitState *u) {
+        if (!u->active_state)
+                return false;
+        return streq(u->active_state, "inactive") || streq(u->active_state, "failed") ||
+               strncmp(u->sub_state ? u->sub_state : "", "auto-restart", strlen("auto-restart")) == 0;
+}
+
+static void undo_abandoned(ManagerBus *mb, Device *d) {
+        Operation *op;
+        int r;
+
+        log_notice("Device %u (%s) was never finished, undoing it.", d->config->id, d->config->name);
+        r = operation_new(mb, NULL, d, &op, NULL);
+        if (r < 0)
+                log_error_errno(r, "Device %u can't be undone", d->config->id);
+        else
+                undo(op);
+}
+
+static void keep_abandoned(Device *d) {
+        DeviceBus *db = device_bus_get(d);
+
+        log_notice("Device %u (%s) was finished without its manager.", d->config->id, d->config->name);
+        if (mark_created(d) < 0)
+                log_warning("The file of device %u still says that it is being created, ignoring.", d->config->id);
+        device_bus_announce(db);
+        device_bus_update(db);
+}
+
+void create_resume(ManagerBus *mb, Device *d) {
+        bool down = is_down(&d->unit);
+
+        /* One that ever was live may have data, so it is kept; so is one of which that can't be told. */
+        if (d->state == DEVICE_LIVE || (down && marker_read(d->config) != MARKER_NONE)) {
+                keep_abandoned(d);
+                return;
+        }
+        device_bus_first_news(device_bus_get(d));
+        if (down)
+                undo_abandoned(mb, d);
 }
 
 static int check_name_is_free(ManagerBus *mb, const char *name, sd_bus_error *e) {

@@ -10,6 +10,9 @@
 #include <inttypes.h>
 #include <time.h>
 
+/* How long `probe` waits for a second look. */
+#define PROBE_TIMEOUT_USEC (10 * USEC_PER_SEC)
+
 /* One element of ListDevices. */
 static int read_device(sd_bus_message *m, json_t **ret) {
         const char *name, *node, *hook, *state, *path;
@@ -235,8 +238,51 @@ static void print_features(const Ctl *c, const json_t *list) {
         }
 }
 
+static int on_support_changed(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        const char *name;
+        bool *seen = userdata;
+
+        (void) error;
+        if (sd_bus_message_skip(m, "s") < 0 || sd_bus_message_enter_container(m, 'a', "{sv}") < 0)
+                return 0;
+        while (sd_bus_message_enter_container(m, 'e', "sv") > 0)
+                if (sd_bus_message_read(m, "s", &name) < 0 || sd_bus_message_skip(m, "v") < 0 ||
+                    sd_bus_message_exit_container(m) < 0)
+                        break;
+                else if (streq(name, "Supported"))
+                        *seen = true;
+        return 0;
+}
+
+/* That this kernel can't serve may be no longer so: the service looks again since it was asked, and then says what it found. */
+static json_t *get_verdict(Ctl *c, const char *what) {
+        uint64_t deadline = now_usec() + PROBE_TIMEOUT_USEC, now;
+        sd_bus_slot *slot = NULL;
+        json_t *service;
+        bool seen = false;
+        int r;
+
+        r = sd_bus_match_signal(c->bus, &slot, MANAGER_NAME, MANAGER_PATH, "org.freedesktop.DBus.Properties", "PropertiesChanged",
+                                on_support_changed, &seen);
+        service = ctl_get_all(c, MANAGER_PATH, MANAGER_INTERFACE, what);
+        if (r < 0 || !service || json_is_true(json_object_get(service, "Supported"))) {
+                sd_bus_slot_unref(slot);
+                return service;
+        }
+        while (!seen && (now = now_usec()) < deadline) {
+                r = sd_bus_process(c->bus, NULL);
+                if (r == 0)
+                        r = sd_bus_wait(c->bus, deadline - now);
+                if (r < 0 && r != -EINTR)
+                        break;
+        }
+        sd_bus_slot_unref(slot);
+        json_decref(service);
+        return ctl_get_all(c, MANAGER_PATH, MANAGER_INTERFACE, what);
+}
+
 int ctl_probe(Ctl *c, int argc, char **argv) {
-        json_t *service = ctl_get_all(c, MANAGER_PATH, MANAGER_INTERFACE, argv[0]), *list;
+        json_t *service = get_verdict(c, argv[0]), *list;
         bool supported;
 
         (void) argc;

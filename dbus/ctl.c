@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "dbus/ctl.h"
 
+#include "dbus/basic.h"
 #include "dbus/errors.h"
 #include "dbus/manager-bus.h"
 
@@ -71,6 +72,8 @@ int ctl_connect(Ctl *c) {
 
 void ctl_done(Ctl *c) {
         c->bus = sd_bus_flush_close_unref(c->bus);
+        while (c->n_forwarded > 0)
+                free(c->forwarded[--c->n_forwarded]);
 }
 
 sd_bus_message *ctl_new_call(Ctl *c, const char *method) {
@@ -124,43 +127,20 @@ json_t *ctl_get_all(Ctl *c, const char *path, const char *interface, const char 
 }
 
 static int json_from_basic(sd_bus_message *m, char type, json_t **ret) {
-        union {
-                uint8_t y;
-                int b;
-                int16_t n;
-                uint16_t q;
-                int32_t i;
-                uint32_t u;
-                int64_t x;
-                uint64_t t;
-                double d;
-                const char *s;
-        } v = {};
+        BasicValue v;
         int r;
 
-        r = sd_bus_message_read_basic(m, type, &v);
+        r = basic_read(m, type, &v);
         if (r < 0)
                 return r;
-        switch (type) {
-        case 'b':
+        if (type == 'b')
                 *ret = json_boolean(v.b);
-                break;
-        case 'd':
+        else if (type == 'd')
                 *ret = json_real(v.d);
-                break;
-        case 's':
-        case 'o':
-        case 'g':
+        else if (strchr("sog", type))
                 *ret = json_string(v.s);
-                break;
-        case 't':
-                /* jansson's integers are signed; nothing of ours is larger. */
-                *ret = json_integer((json_int_t) v.t);
-                break;
-        default:
-                *ret = json_integer(type == 'y' ? v.y : type == 'n' ? v.n : type == 'q' ? v.q : type == 'i' ? v.i :
-                                    type == 'u' ? (json_int_t) v.u : v.x);
-        }
+        else
+                *ret = json_integer((json_int_t) basic_to_integer(&v, type));
         return *ret ? 0 : -ENOMEM;
 }
 

@@ -26,11 +26,15 @@ typedef enum JsonMode {
 
 JsonMode json_mode_from_string(const char *s);
 
+#define CTL_MAX_FORWARDED 16
+
 typedef struct Ctl {
         sd_bus *bus; /* owned; NULL until ctl_connect */
         JsonMode json;
         bool legend;
         bool colour;
+        char *forwarded[CTL_MAX_FORWARDED]; /* options that check hands on, as they were given; owned */
+        size_t n_forwarded;
 } Ctl;
 
 int ctl_connect(Ctl *c);
@@ -45,6 +49,9 @@ int ctl_restart(Ctl *c, int argc, char **argv);
 int ctl_list(Ctl *c, int argc, char **argv);
 int ctl_status(Ctl *c, int argc, char **argv);
 int ctl_probe(Ctl *c, int argc, char **argv);
+/* Without the bus: they become ublk-ruby-worker, as the caller. */
+int ctl_check(Ctl *c, int argc, char **argv);
+int ctl_describe(Ctl *c, int argc, char **argv);
 
 /* Sends m (taken) to the service and waits; a failure has been printed, as failure of what. */
 int ctl_call(Ctl *c, sd_bus_message *m, uint64_t timeout_usec, const char *what, sd_bus_message **ret);

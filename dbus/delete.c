@@ -92,14 +92,24 @@ static void on_started_again(Operation *op, int r) {
         operation_fail(op);
 }
 
+static bool is_down(const Device *d) {
+        return d->state == DEVICE_HELD || d->state == DEVICE_STOPPED || d->state == DEVICE_FAILED;
+}
+
 static void start_again(Operation *op) {
         operation_run_job(op, "StartUnit", "replace", on_started_again);
+}
+
+/* The kernel device of this id was never ours, or is not any more: it is no part of what is deleted. A marker that can't be
+ * read may be anything. */
+static bool is_foreign(const Device *d) {
+        return is_down(d) && marker_read(d->config) == MARKER_NONE;
 }
 
 static void on_removed(Operation *op, int r) {
         (void) r; /* the kernel tells */
         device_refresh(op->device);
-        if (!op->device->kernel.has_char) {
+        if (!op->device->kernel.has_char || operation_answer_is_foreign(op)) {
                 forget(op);
                 return;
         }
@@ -118,10 +128,6 @@ static void on_held_after(Operation *op, int r) {
                 operation_run_device_control(op, "remove", on_removed);
 }
 
-static bool is_down(const Device *d) {
-        return d->state == DEVICE_HELD || d->state == DEVICE_STOPPED || d->state == DEVICE_FAILED;
-}
-
 static void on_fetched(Operation *op, int r) {
         Device *d = op->device;
 
@@ -134,7 +140,8 @@ static void on_fetched(Operation *op, int r) {
                 operation_fail(op);
                 return;
         }
-        if (d->kernel.has_disk)
+        /* Who uses a disk that is not ours is nothing to us; `remove` has a look at whose it is. */
+        if (d->kernel.has_disk && !is_foreign(d))
                 operation_run_device_control(op, "holders", on_held_after);
         else if (d->kernel.has_char || op->was_down || marker_read(d->config) != MARKER_NONE)
                 /* Its unit's stop did not get to tidy up; this also takes away what the hook kept. */
@@ -174,7 +181,7 @@ int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) 
         if (r < 0)
                 return r;
         device_refresh(d);
-        if (d->kernel.has_disk)
+        if (d->kernel.has_disk && !is_foreign(d))
                 operation_run_device_control(op, "holders", on_held_before);
         else
                 stop(op);

@@ -22,6 +22,8 @@ static void emit_changes(DeviceBus *db, unsigned changed) {
                 { DEVICE_CHANGED_STATE, "State" },          { DEVICE_CHANGED_STATE, "StateChangeTimestamp" },
                 { DEVICE_CHANGED_SIZE, "Size" },            { DEVICE_CHANGED_WORKER_PID, "WorkerPID" },
                 { DEVICE_CHANGED_RESTARTS, "Restarts" },    { DEVICE_CHANGED_LAST_ERROR, "LastError" },
+                { DEVICE_CHANGED_BLOCK_SIZE, "BlockSize" }, { DEVICE_CHANGED_READ_ONLY, "ReadOnly" },
+                { DEVICE_CHANGED_RECOVERY, "Recovery" },
         };
         char *list[ELEMENTSOF(names) + 1] = {};
         _cleanup_free_ char *path = NULL;
@@ -35,41 +37,48 @@ static void emit_changes(DeviceBus *db, unsigned changed) {
         (void) sd_bus_emit_properties_changed_strv(db->mb->bus, path, DEVICE_INTERFACE, list);
 }
 
-static void first_news(DeviceBus *db) {
+void device_bus_first_news(DeviceBus *db) {
         if (db->awaited) {
                 db->awaited = false;
                 manager_bus_arrived(db->mb);
         }
 }
 
-static void on_hello(void *userdata, int r, const WorkerReply *reply) {
+void device_bus_take_hello(DeviceBus *db, uint32_t pid, const WorkerReply *reply) {
+        emit_changes(db, device_take_hello(db->device, pid, reply));
+}
+
+static void on_hello(void *userdata, int r, uint32_t pid, const WorkerReply *reply) {
         DeviceBus *db = userdata;
 
         db->hello = hello_free(db->hello);
         if (r < 0)
-                log_debug("The worker of device %u gives no answer, ignoring: %s", db->device->config->id, strerror(-r));
-        else {
-                device_take_hello(db->device, reply);
-                /* What is constant has been shown as unknown so far. */
-                if (db->device->announced && db->mb->ready)
-                        device_bus_announce(db);
-        }
-        first_news(db);
+                log_debug("The worker of device %u gives no answer to be believed, ignoring: %s", db->device->config->id,
+                          strerror(-r));
+        else
+                device_bus_take_hello(db, pid, reply);
+        device_bus_first_news(db);
 }
 
 /* While it is being created, the operation asks. */
 static bool ask_worker(DeviceBus *db) {
-        if (db->device->state != DEVICE_LIVE || db->device->has_hello || db->hello || !db->device->announced)
+        const Device *d = db->device;
+
+        if (d->state != DEVICE_LIVE || device_has_hello(d) || db->hello || !d->announced)
                 return db->hello != NULL;
-        return hello_new(db->mb->event, db->device->config->id, on_hello, db, &db->hello) >= 0;
+        return hello_new(db->mb->event, d->config, d->unit.main_pid, on_hello, db, &db->hello) >= 0;
 }
 
 void device_bus_update(DeviceBus *db) {
         Device *d = db->device;
 
         emit_changes(db, device_refresh(d));
+        if (d->config->creating && !db->operation) {
+                create_resume(db->mb, d);
+                return;
+        }
         if (!ask_worker(db))
-                first_news(db);
+                device_bus_first_news(db);
         if (d->state == DEVICE_STOPPED && d->announced && !db->operation && !has_file(d->config->id))
                 device_bus_remove(db);
 }
@@ -148,18 +157,20 @@ int device_bus_path(const Device *d, char **ret) {
 }
 
 void device_bus_announce(DeviceBus *db) {
-        bool first = !db->device->announced;
         _cleanup_free_ char *path = NULL;
         int r;
 
+        if (db->device->announced)
+                return;
         db->device->announced = true;
+        if (!db->mb->ready) /* nobody can have been told that it isn't there */
+                return;
         r = device_bus_path(db->device, &path);
         if (r >= 0)
                 r = sd_bus_emit_object_added(db->mb->bus, path);
         if (r < 0)
                 log_warning("InterfacesAdded of device %u was not sent, ignoring: %s", db->device->config->id, strerror(-r));
-        if (first)
-                manager_bus_count_changed(db->mb);
+        manager_bus_count_changed(db->mb);
 }
 
 void device_bus_remove(DeviceBus *db) {
@@ -168,7 +179,7 @@ void device_bus_remove(DeviceBus *db) {
         ManagerBus *mb = db->mb;
         Device *d = db->device;
 
-        first_news(db);
+        device_bus_first_news(db);
         if (announced && device_bus_path(d, &path) >= 0)
                 (void) sd_bus_emit_object_removed(mb->bus, path);
         device_bus_free(db);
@@ -239,11 +250,11 @@ static int get_u32(sd_bus *bus, const char *path, const char *interface, const c
         else if (streq(property, "BlockSize"))
                 v = d->block_size;
         else if (streq(property, "Queues"))
-                v = d->has_hello ? d->hello.queues : d->config->queues;
+                v = d->config->queues;
         else if (streq(property, "Depth"))
-                v = d->has_hello ? d->hello.depth : d->config->depth;
+                v = d->config->depth;
         else if (streq(property, "MaxIOSize"))
-                v = device_max_io_size(d);
+                v = d->config->max_io_size;
         else if (streq(property, "WorkerPID"))
                 v = d->worker_pid;
         else if (streq(property, "Restarts"))
@@ -274,24 +285,19 @@ static int get_bool(sd_bus *bus, const char *path, const char *interface, const 
         return sd_bus_message_append(reply, "b", streq(property, "ReadOnly") ? d->read_only : d->config->persistent);
 }
 
-static int method_delete(sd_bus_message *m, void *userdata, sd_bus_error *e) {
-        Device *d = userdata;
+static int call_on_device(Device *d, sd_bus_message *m, DeviceCall begin, sd_bus_error *e) {
         int r;
 
         r = options_read_none(m, e);
-        if (r < 0)
-                return r;
-        return delete_begin(device_bus_get(d)->mb, m, d, e);
+        return r < 0 ? r : begin(device_bus_get(d)->mb, m, d, e);
+}
+
+static int method_delete(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        return call_on_device(userdata, m, delete_begin, e);
 }
 
 static int method_restart(sd_bus_message *m, void *userdata, sd_bus_error *e) {
-        Device *d = userdata;
-        int r;
-
-        r = options_read_none(m, e);
-        if (r < 0)
-                return r;
-        return restart_begin(device_bus_get(d)->mb, m, d, e);
+        return call_on_device(userdata, m, restart_begin, e);
 }
 
 #define CONSTANT SD_BUS_VTABLE_PROPERTY_CONST
@@ -304,12 +310,12 @@ static const sd_bus_vtable device_vtable[] = {
         SD_BUS_PROPERTY("Node", "s", get_node, 0, CONSTANT),
         SD_BUS_PROPERTY("Hook", "s", get_string, 0, CONSTANT),
         SD_BUS_PROPERTY("Arguments", "a{sv}", get_arguments, 0, CONSTANT),
-        SD_BUS_PROPERTY("BlockSize", "u", get_u32, 0, CONSTANT),
+        SD_BUS_PROPERTY("BlockSize", "u", get_u32, 0, CHANGES),
         SD_BUS_PROPERTY("Queues", "u", get_u32, 0, CONSTANT),
         SD_BUS_PROPERTY("Depth", "u", get_u32, 0, CONSTANT),
         SD_BUS_PROPERTY("MaxIOSize", "u", get_u32, 0, CONSTANT),
-        SD_BUS_PROPERTY("ReadOnly", "b", get_bool, 0, CONSTANT),
-        SD_BUS_PROPERTY("Recovery", "s", get_string, 0, CONSTANT),
+        SD_BUS_PROPERTY("ReadOnly", "b", get_bool, 0, CHANGES),
+        SD_BUS_PROPERTY("Recovery", "s", get_string, 0, CHANGES),
         SD_BUS_PROPERTY("DataPath", "s", get_string, 0, CONSTANT),
         SD_BUS_PROPERTY("Unit", "s", get_unit, 0, CONSTANT),
         SD_BUS_PROPERTY("CreationTimestamp", "t", get_u64, 0, CONSTANT),

@@ -30,11 +30,16 @@ static inline DeviceBus *device_bus_get(const Device *d) {
 int device_bus_register(ManagerBus *mb);
 
 int device_bus_path(const Device *d, char **ret);
-/* InterfacesAdded; also for a known device whose constant properties have become known. */
+/* Shows it to clients, once: InterfacesAdded. */
 void device_bus_announce(DeviceBus *db);
 /* InterfacesRemoved; then forgets and frees the device and db. */
 void device_bus_remove(DeviceBus *db);
-/* Derives the state anew, and tells what changed. May forget a stopped device whose file has gone. */
+/* Derives the state anew, and tells what changed. May forget a stopped device whose file has gone, and undo a creation that an
+ * earlier manager left half done: db may be gone after it. */
 void device_bus_update(DeviceBus *db);
+/* What its worker said, and what of that is new. */
+void device_bus_take_hello(DeviceBus *db, uint32_t pid, const WorkerReply *reply);
+/* All is known of it that the manager's start waits for. */
+void device_bus_first_news(DeviceBus *db);
 /* Takes a unit's properties, from GetAll or PropertiesChanged, and updates. */
 int device_bus_take_properties(DeviceBus *db, sd_bus_message *m);

@@ -12,6 +12,8 @@
 
 /* How long the start waits for systemd, control and workers before it serves without their answers. */
 #define START_TIMEOUT_USEC (10 * USEC_PER_SEC)
+/* How long the end waits for operations. Far below TimeoutStopSec=, and as long as a hook has for its start by default. */
+#define DRAIN_TIMEOUT_USEC (20 * USEC_PER_SEC)
 
 int manager_bus_authorise(ManagerBus *mb, sd_bus_message *m, sd_bus_error *e) {
         sd_bus_creds *creds = NULL;
@@ -86,7 +88,41 @@ static int on_start_timer(sd_event_source *s, uint64_t usec, void *userdata) {
         return 0;
 }
 
-/* Shows a device that was found, not created. At start its first news are waited for, and nobody has to be told. */
+/* But for the probe, which changes nothing. */
+static bool is_idle(const ManagerBus *mb) {
+        return !mb->operations || (mb->operations == mb->probe && !mb->probe->next);
+}
+
+void manager_bus_operation_ended(ManagerBus *mb) {
+        if (mb->draining && is_idle(mb))
+                (void) sd_event_exit(mb->event, EXIT_SUCCESS);
+}
+
+static int on_drain_timer(sd_event_source *s, uint64_t usec, void *userdata) {
+        ManagerBus *mb = userdata;
+
+        (void) s, (void) usec;
+        log_warning("Ending with operations under way; the next start finishes or undoes what they left.");
+        (void) sd_event_exit(mb->event, EXIT_SUCCESS);
+        return 0;
+}
+
+void manager_bus_drain(ManagerBus *mb) {
+        bool again = mb->draining;
+
+        mb->draining = true;
+        (void) sd_notify(0, "STOPPING=1");
+        if (!again && !is_idle(mb)) {
+                log_info("Waiting for operations that are under way.");
+                if (sd_event_add_time_relative(mb->event, &mb->drain_timer, CLOCK_MONOTONIC, DRAIN_TIMEOUT_USEC, 0,
+                                               on_drain_timer, mb) >= 0)
+                        return;
+        }
+        (void) sd_event_exit(mb->event, EXIT_SUCCESS);
+}
+
+/* Shows a device that was found, not created. At start its first news are waited for, and nobody has to be told. One that is
+ * half created is shown once it is whole (create.c). */
 static void adopt(ManagerBus *mb, Device *d) {
         int r;
 
@@ -96,13 +132,12 @@ static void adopt(ManagerBus *mb, Device *d) {
                 manager_remove(mb->manager, d);
                 return;
         }
-        if (mb->ready)
-                device_bus_announce(device_bus_get(d));
-        else {
-                d->announced = true;
+        if (!mb->ready) {
                 device_bus_get(d)->awaited = true;
                 mb->n_awaited++;
         }
+        if (!d->config->creating)
+                device_bus_announce(device_bus_get(d));
 }
 
 void manager_bus_load(ManagerBus *mb) {
@@ -182,6 +217,18 @@ static int on_listed(sd_bus_message *m, void *userdata, sd_bus_error *error) {
         return 0;
 }
 
+/* Getters don't tell: sd-bus calls them for its own signals, too. */
+static int on_message(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        ManagerBus *mb = userdata;
+
+        (void) error;
+        if (streq_ptr(sd_bus_message_get_path(m), MANAGER_PATH) &&
+            (sd_bus_message_is_method_call(m, "org.freedesktop.DBus.Properties", "Get") ||
+             sd_bus_message_is_method_call(m, "org.freedesktop.DBus.Properties", "GetAll")))
+                probe_note_read(mb);
+        return 0;
+}
+
 static int connect_bus(ManagerBus *mb) {
         int r;
 
@@ -192,6 +239,8 @@ static int connect_bus(ManagerBus *mb) {
                 return log_error_errno(r, "The system bus can't be reached");
         (void) sd_bus_set_exit_on_disconnect(mb->bus, true);
         r = sd_bus_attach_event(mb->bus, mb->event, SD_EVENT_PRIORITY_NORMAL);
+        if (r >= 0)
+                r = sd_bus_add_filter(mb->bus, NULL, on_message, mb);
         if (r >= 0)
                 r = manager_vtable_register(mb);
         if (r >= 0)
@@ -244,6 +293,8 @@ ManagerBus *manager_bus_free(ManagerBus *mb) {
                 device_bus_free(mb->manager->devices[i]->userdata);
         sd_bus_slot_unref(mb->listing);
         sd_event_source_disable_unref(mb->start_timer);
+        sd_event_source_disable_unref(mb->drain_timer);
+        sd_event_source_disable_unref(mb->probe_timer);
         systemd_free(mb->systemd);
         sd_bus_flush_close_unref(mb->bus);
         free(mb);

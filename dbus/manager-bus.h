@@ -23,6 +23,10 @@ struct ManagerBus {
         sd_event_source *start_timer;
         size_t n_awaited;      /* answers without which the name is not asked for yet */
         bool ready;
+        bool draining;         /* the service is about to end: nothing new is begun */
+        sd_event_source *drain_timer;
+        uint64_t probed_usec;  /* CLOCK_MONOTONIC of the last verdict on this kernel */
+        sd_event_source *probe_timer;
 };
 
 /* Connects to the system bus, reads all there is from files and systemd, then takes the name and says READY=1. A bus that goes
@@ -32,6 +36,12 @@ ManagerBus *manager_bus_free(ManagerBus *mb);
 static inline void manager_bus_freep(ManagerBus **mb) {
         manager_bus_free(*mb);
 }
+
+/* Ends the event loop as soon as what is half done is finished or undone, but not later than 20 s from now. Asked a second
+ * time it ends it at once: the next manager finishes or undoes the rest. */
+void manager_bus_drain(ManagerBus *mb);
+/* For operation.c. */
+void manager_bus_operation_ended(ManagerBus *mb);
 
 /* 0, or -EACCES with e filled. */
 int manager_bus_authorise(ManagerBus *mb, sd_bus_message *m, sd_bus_error *e);

@@ -95,8 +95,9 @@ static int method_create_device(sd_bus_message *m, void *userdata, sd_bus_error 
         return r;
 }
 
-static int read_device_call(ManagerBus *mb, sd_bus_message *m, Device **ret, sd_bus_error *e) {
+static int call_on_device(ManagerBus *mb, sd_bus_message *m, DeviceCall begin, sd_bus_error *e) {
         const char *designation;
+        Device *d;
         int r;
 
         r = sd_bus_message_read(m, "s", &designation);
@@ -105,29 +106,16 @@ static int read_device_call(ManagerBus *mb, sd_bus_message *m, Device **ret, sd_
         r = options_read_none(m, e);
         if (r < 0)
                 return r;
-        return find_device(mb, designation, ret, e);
+        r = find_device(mb, designation, &d, e);
+        return r < 0 ? r : begin(mb, m, d, e);
 }
 
 static int method_delete_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
-        ManagerBus *mb = userdata;
-        Device *d;
-        int r;
-
-        r = read_device_call(mb, m, &d, e);
-        if (r < 0)
-                return r;
-        return delete_begin(mb, m, d, e);
+        return call_on_device(userdata, m, delete_begin, e);
 }
 
 static int method_restart_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
-        ManagerBus *mb = userdata;
-        Device *d;
-        int r;
-
-        r = read_device_call(mb, m, &d, e);
-        if (r < 0)
-                return r;
-        return restart_begin(mb, m, d, e);
+        return call_on_device(userdata, m, restart_begin, e);
 }
 
 static int method_get_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {

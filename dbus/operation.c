@@ -18,6 +18,8 @@ int operation_new(ManagerBus *mb, sd_bus_message *message, Device *device, Opera
                 return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS,
                                          "Another call is still working on %s; try again when it has ended.",
                                          device->config->name);
+        if (message && mb->draining)
+                return sd_bus_error_setf(e, BUS_ERROR_CANCELLED, "The service is being stopped; try again when it is back.");
         if (message && mb->n_operations >= OPERATIONS_MAX)
                 return sd_bus_error_setf(e, SD_BUS_ERROR_LIMITS_EXCEEDED,
                                          "%d calls are being worked on, which is the most; try again later.",
@@ -43,12 +45,15 @@ static void step_done(Operation *op) {
 }
 
 Operation *operation_free(Operation *op) {
+        ManagerBus *mb;
+
         if (!op)
                 return NULL;
-        for (Operation **p = &op->mb->operations; *p; p = &(*p)->next)
+        mb = op->mb;
+        for (Operation **p = &mb->operations; *p; p = &(*p)->next)
                 if (*p == op) {
                         *p = op->next;
-                        op->mb->n_operations -= op->message != NULL;
+                        mb->n_operations -= op->message != NULL;
                         break;
                 }
         step_done(op);
@@ -61,6 +66,7 @@ Operation *operation_free(Operation *op) {
         free(op->instance);
         json_decref(op->answer);
         free(op);
+        manager_bus_operation_ended(mb);
         return NULL;
 }
 
@@ -108,28 +114,23 @@ void operation_run_job(Operation *op, const char *method, const char *mode, Oper
                 step_fail(op, r, "Calling systemd");
 }
 
-/* The file of an earlier run outlives it (RuntimeDirectoryPreserve=), and only its inode and time tell the two apart. */
-static bool result_is_new(const struct stat *before, const struct stat *after) {
-        return before->st_ino != after->st_ino || before->st_mtim.tv_sec != after->st_mtim.tv_sec ||
-               before->st_mtim.tv_nsec != after->st_mtim.tv_nsec;
+static int unlink_answer(const char *path) {
+        return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 static int read_answer(Operation *op) {
         _cleanup_free_ char *path = NULL, *text = NULL;
-        struct stat after;
         int r;
 
         r = config_path(&path, PATH_CONTROL_RESULT, op->instance);
         if (r < 0)
                 return r;
-        if (stat(path, &after) < 0)
-                return -errno;
-        if (!result_is_new(&op->before, &after))
-                return -ENODATA;
         r = read_file(path, RESULT_MAX_FILE, &text, NULL);
         if (r < 0)
                 return r;
-        json_decref(op->answer);
+        r = unlink_answer(path);
+        if (r < 0)
+                log_warning("%s can't be removed, ignoring: %s", path, strerror(-r));
         op->answer = json_loads(text, 0, NULL);
         return json_is_object(op->answer) ? 0 : -EBADMSG;
 }
@@ -181,16 +182,18 @@ void operation_run_control(Operation *op, const char *instance, OperationNext th
         step_begin(op, then);
         free(op->instance);
         op->instance = NULL;
-        op->before = (struct stat) {};
+        json_decref(op->answer);
+        op->answer = NULL;
         r = xstrdup(instance, &op->instance);
         if (r >= 0)
                 r = config_path(&path, PATH_CONTROL_RESULT, instance);
+        /* Whatever lies there is the answer to an earlier question. */
+        if (r >= 0)
+                r = unlink_answer(path);
         if (r >= 0)
                 r = xasprintf(&unit, UNIT_CONTROL, instance);
-        if (r >= 0) {
-                (void) stat(path, &op->before);
+        if (r >= 0)
                 r = systemd_job_new(op->mb->systemd, "StartUnit", unit, "replace", on_control_job, op, &op->job);
-        }
         if (r < 0)
                 step_fail(op, r, "Calling systemd");
 }
@@ -200,6 +203,10 @@ void operation_run_device_control(Operation *op, const char *verb, OperationNext
 
         (void) snprintf(instance, sizeof(instance), "%s-%u", verb, op->device->config->id);
         operation_run_control(op, instance, then);
+}
+
+bool operation_answer_is_foreign(const Operation *op) {
+        return json_is_true(json_object_get(op->answer, "foreign"));
 }
 
 static int on_unit(sd_bus_message *m, void *userdata, sd_bus_error *error) {
@@ -228,23 +235,24 @@ void operation_fetch(Operation *op, OperationNext then) {
                 step_fail(op, r, "Asking systemd for the unit");
 }
 
-static void on_hello(void *userdata, int r, const WorkerReply *reply) {
+static void on_hello(void *userdata, int r, uint32_t pid, const WorkerReply *reply) {
         Operation *op = userdata;
 
         op->hello = hello_free(op->hello);
         if (r < 0)
                 step_fail(op, r, "Asking the worker");
         else {
-                device_take_hello(op->device, reply);
+                device_bus_take_hello(device_bus_get(op->device), pid, reply);
                 op->then(op, 0);
         }
 }
 
 void operation_ask_worker(Operation *op, OperationNext then) {
+        const Device *d = op->device;
         int r;
 
         step_begin(op, then);
-        r = hello_new(op->mb->event, op->device->config->id, on_hello, op, &op->hello);
+        r = hello_new(op->mb->event, d->config, d->unit.main_pid, on_hello, op, &op->hello);
         if (r < 0)
                 step_fail(op, r, "Asking the worker");
 }

@@ -13,9 +13,10 @@
 #include "service/manager-hello.h"
 
 #include <jansson.h>
-#include <sys/stat.h>
 
 #define OPERATIONS_MAX 64
+/* How many ids a creation tries that is free to choose one. */
+#define CREATE_TRIES 4
 
 typedef struct ManagerBus ManagerBus;
 typedef struct Operation Operation;
@@ -30,6 +31,9 @@ struct Operation {
         sd_bus_message *message;  /* owned; NULL: nobody asked, as at start */
         Device *device;           /* borrowed; no other operation has it. NULL: none yet */
         DeviceConfig *config;     /* owned; of the device to be */
+        uint32_t lost[CREATE_TRIES]; /* create: ids that were free until they were to be used */
+        size_t n_lost;
+        bool any_id;              /* create: the caller asked for none */
         sd_bus_error error;       /* what the caller will be told */
         bool awaits_probe;
         bool was_down;            /* delete: the unit was down before it was stopped */
@@ -42,11 +46,10 @@ struct Operation {
         Hello *hello;
         char *job_result;         /* "done", … */
         char *instance;           /* of the control unit */
-        struct stat before;       /* its result file as it was */
         json_t *answer;           /* what it wrote */
 };
 
-/* -EBUSY, -E2BIG with e filled: OperationInProgress, LimitsExceeded. message and device may be NULL. */
+/* -EBUSY, -E2BIG, -ECANCELED with e filled: OperationInProgress, LimitsExceeded, Cancelled. message and device may be NULL. */
 int operation_new(ManagerBus *mb, sd_bus_message *message, Device *device, Operation **ret, sd_bus_error *e);
 Operation *operation_free(Operation *op);
 
@@ -56,8 +59,11 @@ void operation_run_job(Operation *op, const char *method, const char *mode, Oper
 void operation_run_control(Operation *op, const char *instance, OperationNext then);
 /* The same for "VERB-N" of the device. */
 void operation_run_device_control(Operation *op, const char *verb, OperationNext then);
+/* "remove" has left the kernel device alone, since it belongs to another program. */
+bool operation_answer_is_foreign(const Operation *op);
 /* Brings the device's unit state up to date. */
 void operation_fetch(Operation *op, OperationNext then);
+/* HELLO to the present worker; then device_has_hello(), unless the step failed. */
 void operation_ask_worker(Operation *op, OperationNext then);
 /* EnableUnitFiles or DisableUnitFiles of the device's unit. */
 void operation_enable(Operation *op, bool enable, OperationNext then);

@@ -6,6 +6,9 @@
 #include "dbus/manager-bus.h"
 #include "service/log.h"
 
+/* Whoever reads that this kernel can't serve makes it be looked at again, but not more often. */
+#define INTERVAL_USEC (2 * USEC_PER_SEC)
+
 /* Lets every operation go on that waits. Each may end, and may change the list. */
 static void wake_waiting(ManagerBus *mb) {
         for (Operation *op = mb->operations; op;) {
@@ -42,6 +45,7 @@ static void on_probed(Operation *op, int r) {
         } else if (!mb->manager->support.supported)
                 log_notice("This kernel can't serve: %s", mb->manager->support.reason);
         mb->probe = operation_free(op);
+        mb->probed_usec = now_usec();
         manager_bus_support_changed(mb);
         wake_waiting(mb);
         if (first)
@@ -62,6 +66,34 @@ int probe_begin(ManagerBus *mb) {
                 mb->n_awaited++;
         operation_run_control(op, "probe", on_probed);
         return 0;
+}
+
+static void probe_again(ManagerBus *mb) {
+        int r;
+
+        r = probe_begin(mb);
+        if (r < 0)
+                log_error_errno(r, "The probe can't be started");
+}
+
+static int on_due(sd_event_source *s, uint64_t usec, void *userdata) {
+        ManagerBus *mb = userdata;
+
+        (void) s, (void) usec;
+        mb->probe_timer = sd_event_source_disable_unref(mb->probe_timer);
+        probe_again(mb);
+        return 0;
+}
+
+void probe_note_read(ManagerBus *mb) {
+        uint64_t due = mb->probed_usec + INTERVAL_USEC, now = now_usec();
+
+        if (mb->manager->support.supported || mb->probe || mb->probe_timer || mb->draining)
+                return;
+        if (now >= due)
+                probe_again(mb);
+        else
+                (void) sd_event_add_time_relative(mb->event, &mb->probe_timer, CLOCK_MONOTONIC, due - now, 0, on_due, mb);
 }
 
 void operation_await_probe(Operation *op, OperationNext then) {

@@ -3,7 +3,9 @@
 /* RestartDevice and Device.Restart: a hand-over from one worker to the next. Whatever comes of it, the device is kept. */
 
 #include "dbus/calls.h"
+#include "dbus/errors.h"
 #include "dbus/manager-bus.h"
+#include "service/paths.h"
 
 static void on_fetched(Operation *op, int r) {
         if (r < 0)
@@ -25,6 +27,48 @@ static void on_restarted(Operation *op, int r) {
         operation_fetch(op, on_fetched);
 }
 
+static void restart(Operation *op) {
+        device_forget_failure(op->device);
+        /* "fail": a stop that is under way would be replaced by a restart, which brings back an empty device. */
+        operation_run_job(op, "RestartUnit", "fail", on_restarted);
+}
+
+static void on_recovery_known(Operation *op, int r) {
+        const Device *d = op->device;
+        const char *name = d->config->name;
+
+        if (r >= 0 && d->recovery == RECOVERY_NONE)
+                operation_set_error(op, SD_BUS_ERROR_NOT_SUPPORTED,
+                                    "Device %s has recovery none: its data would end with its worker. "
+                                    "Delete it and create it anew.",
+                                    name);
+        else if (r < 0 || !device_has_hello(d))
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED,
+                                    "The worker of device %s does not say what its recovery is (%s), and if that is none, its data "
+                                    "would end with it. If the data may go: systemctl restart " UNIT_DEVICE,
+                                    name, r < 0 ? strerror(-r) : "another one has taken its place", d->config->id);
+        else {
+                restart(op);
+                return;
+        }
+        operation_fail(op);
+}
+
+/* Data that is nowhere but in the worker can be there only while there is a worker and a disk. */
+static void on_unit_known(Operation *op, int r) {
+        const Device *d = op->device;
+
+        if (r < 0) {
+                operation_keep_step_error(op);
+                operation_fail(op);
+        } else if (d->unit.main_pid == 0 || !d->kernel.has_disk)
+                restart(op);
+        else if (device_has_hello(d))
+                on_recovery_known(op, 0);
+        else
+                operation_ask_worker(op, on_recovery_known);
+}
+
 int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) {
         Operation *op;
         int r;
@@ -32,16 +76,9 @@ int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e)
         r = manager_bus_authorise(mb, m, e);
         if (r < 0)
                 return r;
-        if (d->state == DEVICE_LIVE && streq(device_recovery(d), "none"))
-                return sd_bus_error_setf(e, SD_BUS_ERROR_NOT_SUPPORTED,
-                                         "Device %s has recovery none: its data would end with its worker. "
-                                         "Delete it and create it anew.",
-                                         d->config->name);
         r = operation_new(mb, m, d, &op, e);
         if (r < 0)
                 return r;
-        device_forget_failure(d);
-        /* "fail": a stop that is under way would be replaced by a restart, which brings back an empty device. */
-        operation_run_job(op, "RestartUnit", "fail", on_restarted);
+        operation_fetch(op, on_unit_known);
         return 1;
 }

@@ -20,23 +20,27 @@ static void help(void) {
              "  delete DEVICE...                Delete devices that nobody uses\n"
              "  restart DEVICE...               Hand devices over to new workers\n"
              "  probe                           Show what this kernel can do\n"
+             "  check HOOK [NAME=VALUE...]      Look for faults in a hook, without a device\n"
+             "  describe HOOK [NAME=VALUE...]   Show what a hook takes, and the disk that it makes\n"
              "\n"
              "Options:\n"
              "  -h --help                       Show this help\n"
              "     --version                    Show the version\n"
              "     --json=short|pretty|off      Print JSON\n"
              "     --no-legend                  Leave out headers and footers\n"
+             "     --seed=N --seconds=N --gc-stress --in-place --time=N\n"
+             "                                  Of check; see ublkctl(1)\n"
              "\n"
              "A DEVICE is a name, an id, or a node: disk0, 0, /dev/ublkb0.\n"
              "\n"
              "Of the NAME=VALUE of create, these are for the service, all others for the hook:\n"
              "  queues=N depth=N max-io-size=BYTES read-only=BOOL recovery=reissue|fail|fail-io|none\n"
-             "  on-failure=wait|error id=N persistent=BOOL mlock=BOOL hook-timeout=USEC\n"
-             "  start-timeout=USEC partscan=BOOL data-path=auto|string|... class=CLASS\n"
+             "  id=N persistent=BOOL mlock=BOOL start-timeout=USEC class=CLASS\n"
+             "  data-path=auto|string\n"
              "\n"
              "Exit status:\n"
              "  0  done\n"
-             "  1  failed; probe: this kernel can't serve\n"
+             "  1  failed; probe: this kernel can't serve; check: the hook has faults\n"
              "  2  wrong usage; nothing was asked of the service\n"
              "  3  list, status: a device has failed or is held");
 }
@@ -46,6 +50,7 @@ typedef struct Verb {
         int min_arguments, max_arguments; /* beside its own name */
         CtlVerb run;
         const char *usage;
+        bool alone; /* does without the service */
 } Verb;
 
 #define ANY INT32_MAX
@@ -57,6 +62,8 @@ static const Verb verbs[] = {
         { "delete",  1, ANY, ctl_delete,  "delete DEVICE..." },
         { "restart", 1, ANY, ctl_restart, "restart DEVICE..." },
         { "probe",   0, 0,   ctl_probe,   "probe" },
+        { "check",   1, ANY, ctl_check,   "check HOOK [NAME=VALUE...]", .alone = true },
+        { "describe", 1, ANY, ctl_describe, "describe HOOK [NAME=VALUE...]", .alone = true },
 };
 
 static const Verb *verb_find(const char *name) {
@@ -77,19 +84,38 @@ static int parse_json_mode(Ctl *c, const char *s) {
         return 0;
 }
 
+/* An option of check, as it goes to the worker. */
+static int forward(Ctl *c, const char *name, const char *value) {
+        int r;
+
+        if (c->n_forwarded >= CTL_MAX_FORWARDED) {
+                fputs("ublkctl: Too many options.\n", stderr);
+                return -E2BIG;
+        }
+        r = xasprintf(&c->forwarded[c->n_forwarded], value ? "--%s=%s" : "--%s", name, value);
+        if (r >= 0)
+                c->n_forwarded++;
+        return r;
+}
+
 /* 1: go on; 0: done; negative: usage. */
 static int parse_argv(Ctl *c, int argc, char **argv) {
-        enum { ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND };
+        enum { ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND, ARG_FORWARD };
         static const struct option options[] = {
                 { "help", no_argument, NULL, 'h' },
                 { "version", no_argument, NULL, ARG_VERSION },
                 { "json", required_argument, NULL, ARG_JSON },
                 { "no-legend", no_argument, NULL, ARG_NO_LEGEND },
+                { "seed", required_argument, NULL, ARG_FORWARD },
+                { "seconds", required_argument, NULL, ARG_FORWARD },
+                { "time", required_argument, NULL, ARG_FORWARD },
+                { "gc-stress", no_argument, NULL, ARG_FORWARD },
+                { "in-place", no_argument, NULL, ARG_FORWARD },
                 {},
         };
-        int o;
+        int o, which = 0;
 
-        while ((o = getopt_long(argc, argv, "h", options, NULL)) >= 0)
+        while ((o = getopt_long(argc, argv, "h", options, &which)) >= 0)
                 switch (o) {
                 case 'h':
                         help();
@@ -103,6 +129,10 @@ static int parse_argv(Ctl *c, int argc, char **argv) {
                         break;
                 case ARG_NO_LEGEND:
                         c->legend = false;
+                        break;
+                case ARG_FORWARD:
+                        if (forward(c, options[which].name, optarg) < 0)
+                                return -EINVAL;
                         break;
                 default:
                         fputs("ublkctl --help shows the options.\n", stderr);
@@ -129,7 +159,7 @@ static int run_verb(Ctl *c, int argc, char **argv) {
                         v->usage);
                 return CTL_USAGE;
         }
-        return ctl_connect(c) < 0 ? CTL_FAILED : v->run(c, argc, argv);
+        return !v->alone && ctl_connect(c) < 0 ? CTL_FAILED : v->run(c, argc, argv);
 }
 
 int main(int argc, char **argv) {

@@ -5,7 +5,6 @@
 
 #define PRIVATE_BUS "unix:path=/run/systemd/private"
 #define UNIT_PATH "/org/freedesktop/systemd1/unit"
-#define TIMEOUT_USEC (3 * USEC_PER_SEC)
 
 static void bus_freep(sd_bus **bus) {
         sd_bus_close_unref(*bus);
@@ -15,7 +14,7 @@ static void message_freep(sd_bus_message **m) {
         sd_bus_message_unref(*m);
 }
 
-static int connect_private(sd_bus **ret) {
+static int connect_private(uint64_t timeout_usec, sd_bus **ret) {
         _cleanup_(bus_freep) sd_bus *bus = NULL;
         int r;
 
@@ -25,7 +24,7 @@ static int connect_private(sd_bus **ret) {
         r = sd_bus_set_address(bus, PRIVATE_BUS);
         if (r < 0)
                 return r;
-        r = sd_bus_set_method_call_timeout(bus, TIMEOUT_USEC);
+        r = sd_bus_set_method_call_timeout(bus, timeout_usec);
         if (r < 0)
                 return r;
         r = sd_bus_start(bus);
@@ -58,13 +57,13 @@ static int get_job(sd_bus *bus, const char *unit, uint32_t *ret_id, char **ret_p
         return r;
 }
 
-int unit_job_type(const char *unit, char **ret) {
+int unit_job_type(const char *unit, uint64_t timeout_usec, char **ret) {
         _cleanup_(bus_freep) sd_bus *bus = NULL;
         _cleanup_free_ char *path = NULL;
         uint32_t id;
         int r;
 
-        r = connect_private(&bus);
+        r = connect_private(timeout_usec, &bus);
         if (r < 0)
                 return r;
         r = get_job(bus, unit, &id, &path);

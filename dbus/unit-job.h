@@ -8,5 +8,5 @@
 
 #include "service/util.h"
 
-/* "stop", "restart", …, or "none" if the unit has no job. Blocks for a few seconds at most. Owned by the caller. */
-int unit_job_type(const char *unit, char **ret);
+/* "stop", "restart", …, or "none" if the unit has no job. Owned by the caller. Each of two calls takes at most timeout_usec. */
+int unit_job_type(const char *unit, uint64_t timeout_usec, char **ret);

@@ -140,6 +140,7 @@ static const Key keys[] = {
         { "HookTimeoutUSec", KEY_U64, FIELD(hook_timeout_usec), 0, CONFIG_MAX_TIMEOUT_USEC, "0 (none) to one day, in microseconds" },
         { "StartTimeoutUSec", KEY_U64, FIELD(start_timeout_usec), USEC_PER_SEC / 10, CONFIG_MAX_TIMEOUT_USEC, "100000 (0.1 s) to one day, in microseconds" },
         { "CreatedUSec", KEY_U64, FIELD(created_usec), 0, UINT64_MAX, "microseconds since 1970" },
+        { "Creating", KEY_BOOL, FIELD(creating), 0, 0, "yes or no" },
 };
 
 static const Key *key_find(const char *name) {
@@ -393,7 +394,9 @@ static void serialize_field(FILE *f, const Key *k, const DeviceConfig *c) {
                 fprintf(f, "%s=%llu\n", k->key, (unsigned long long) *(const uint64_t *) field);
                 break;
         case KEY_BOOL:
-                fprintf(f, "%s=%s\n", k->key, *(const bool *) field ? "yes" : "no");
+                /* Of interest for as long as it is so. */
+                if (k->field != FIELD(creating) || c->creating)
+                        fprintf(f, "%s=%s\n", k->key, *(const bool *) field ? "yes" : "no");
                 break;
         case KEY_RECOVERY:
                 if (*(const Recovery *) field != RECOVERY_DEFAULT)

@@ -70,6 +70,7 @@ typedef struct DeviceConfig {
         uint64_t hook_timeout_usec;
         uint64_t start_timeout_usec;
         uint64_t created_usec; /* CLOCK_REALTIME; also tells this device from an earlier one of the same id */
+        bool creating;         /* CreateDevice has not answered yet: what a manager that finds it so has to finish or undo */
         Argument *arguments;
         size_t n_arguments;
 } DeviceConfig;

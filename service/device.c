@@ -168,6 +168,10 @@ unsigned device_refresh(Device *d) {
 
         kernel_state_read(d->config->id, &d->kernel);
         if (d->kernel.has_disk) {
+                if (d->block_size != d->kernel.block_size)
+                        changed |= DEVICE_CHANGED_BLOCK_SIZE;
+                if (d->read_only != d->kernel.read_only)
+                        changed |= DEVICE_CHANGED_READ_ONLY;
                 d->block_size = d->kernel.block_size;
                 d->read_only = d->kernel.read_only;
         }
@@ -192,9 +196,16 @@ void device_forget_failure(Device *d) {
         d->unit.status_text = NULL;
 }
 
-void device_take_hello(Device *d, const WorkerReply *hello) {
-        d->hello = *hello;
-        d->has_hello = true;
+unsigned device_take_hello(Device *d, uint32_t pid, const WorkerReply *hello) {
+        const char *before = device_recovery(d);
+
+        d->recovery = (Recovery) hello->geometry.recovery;
+        d->hello_pid = pid;
+        return streq(before, device_recovery(d)) ? 0 : DEVICE_CHANGED_RECOVERY;
+}
+
+bool device_has_hello(const Device *d) {
+        return d->hello_pid != 0 && d->hello_pid == d->unit.main_pid;
 }
 
 int device_unit(const Device *d, char **ret) {
@@ -206,11 +217,5 @@ int device_node(const Device *d, char **ret) {
 }
 
 const char *device_recovery(const Device *d) {
-        const char *s = d->has_hello ? recovery_to_string((Recovery) d->hello.geometry.recovery) : NULL;
-
-        return s ? s : recovery_to_string(d->config->recovery);
-}
-
-uint32_t device_max_io_size(const Device *d) {
-        return d->has_hello ? d->hello.max_io_size : d->config->max_io_size;
+        return recovery_to_string(d->recovery != RECOVERY_DEFAULT ? d->recovery : d->config->recovery);
 }

@@ -60,6 +60,9 @@ enum {
         DEVICE_CHANGED_WORKER_PID = 1 << 2,
         DEVICE_CHANGED_RESTARTS = 1 << 3,
         DEVICE_CHANGED_LAST_ERROR = 1 << 4,
+        DEVICE_CHANGED_BLOCK_SIZE = 1 << 5,
+        DEVICE_CHANGED_READ_ONLY = 1 << 6,
+        DEVICE_CHANGED_RECOVERY = 1 << 7,
 };
 
 typedef struct Device {
@@ -72,8 +75,8 @@ typedef struct Device {
         uint32_t restarts;
         Failure failure;        /* the last one reported, message NULL if none */
         char *last_error;       /* described for a person, "" if none */
-        bool has_hello;         /* the fields of hello count: what the worker made of the configuration */
-        WorkerReply hello;
+        Recovery recovery;      /* as a worker said it last; RECOVERY_DEFAULT: none was heard yet */
+        uint32_t hello_pid;     /* the worker that said it, 0: none */
         uint32_t block_size;    /* the last known one, 0 before the device first was live */
         bool read_only;         /* likewise */
         bool announced;         /* clients have been, or may be, told of it */
@@ -93,13 +96,15 @@ unsigned device_refresh(Device *d);
 /* Before a start, so that what comes of it is not taken for what came of an earlier one. */
 void device_forget_failure(Device *d);
 
-/* What the worker said of itself; the geometry that the hook chose. */
-void device_take_hello(Device *d, const WorkerReply *hello);
+/* What the worker with this pid said of itself (manager-hello.h, which checks it). Returns DEVICE_CHANGED_*. */
+unsigned device_take_hello(Device *d, uint32_t pid, const WorkerReply *hello);
+/* Whether it was the present worker that said it: a device that was stopped may be another one when it starts again. */
+bool device_has_hello(const Device *d);
 
 /* Owned by the caller. */
 int device_unit(const Device *d, char **ret);
 int device_node(const Device *d, char **ret);
 
-/* Resolved as far as known: "default" only before a worker of a class that declares it was heard. */
+/* Resolved as far as known: "default" only before a worker of a class that declares it was heard. For a person to read: who
+ * decides by it has to ask device_has_hello as well. */
 const char *device_recovery(const Device *d);
-uint32_t device_max_io_size(const Device *d);

@@ -65,18 +65,39 @@ static int parse_argv(int argc, char **argv) {
         return 1;
 }
 
-static int add_signals(sd_event *event) {
+static int on_signal(sd_event_source *s, const struct signalfd_siginfo *info, void *userdata) {
+        (void) s, (void) info;
+        manager_bus_drain(userdata);
+        return 0;
+}
+
+static int add_signal(sd_event *event, int signal, ManagerBus *mb) {
+        sd_event_source *s = NULL;
+        int r;
+
+        r = sd_event_add_signal(event, &s, signal, on_signal, mb);
+        if (r < 0)
+                return r;
+        /* Before whatever the bus has for us: no call that comes after the signal is begun. */
+        r = sd_event_source_set_priority(s, SD_EVENT_PRIORITY_IMPORTANT);
+        if (r >= 0)
+                r = sd_event_source_set_floating(s, true);
+        sd_event_source_unref(s);
+        return r;
+}
+
+/* Until there is a manager to be drained, each ends the process. */
+static int add_signals(sd_event *event, ManagerBus *mb) {
         sigset_t mask;
-        int r = 0;
+        int r;
 
         (void) sigemptyset(&mask);
         (void) sigaddset(&mask, SIGTERM);
         (void) sigaddset(&mask, SIGINT);
         if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0)
                 return -errno;
-        /* Without a handler of ours each ends the loop with status 0. */
-        r = sd_event_add_signal(event, NULL, SIGTERM, NULL, NULL);
-        return r < 0 ? r : sd_event_add_signal(event, NULL, SIGINT, NULL, NULL);
+        r = add_signal(event, SIGTERM, mb);
+        return r < 0 ? r : add_signal(event, SIGINT, mb);
 }
 
 static void event_unrefp(sd_event **e) {
@@ -91,8 +112,6 @@ static int run(void) {
 
         r = sd_event_default(&event);
         if (r >= 0)
-                r = add_signals(event);
-        if (r >= 0)
                 r = sd_event_set_watchdog(event, true);
         if (r < 0)
                 return log_error_errno(r, "The event loop can't be set up");
@@ -102,6 +121,9 @@ static int run(void) {
         r = manager_bus_new(manager, event, arg_trusted_uid, &mb);
         if (r < 0)
                 return r; /* logged */
+        r = add_signals(event, mb);
+        if (r < 0)
+                return log_error_errno(r, "The signals can't be set up");
         r = sd_event_loop(event);
         return r < 0 ? log_error_errno(r, "The event loop failed") : r;
 }

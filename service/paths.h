@@ -10,8 +10,8 @@
 #define PATH_MARKERS PATH_RUN "/nodes"
 /* The worker's own RuntimeDirectory is PATH_RUN/N, its socket lies in it. */
 #define PATH_WORKER_SOCKET PATH_RUN "/%u/worker.sock"
-/* RuntimeDirectory of ublk-ruby-control@INSTANCE.service; the answer is the file result.json in it. */
-#define PATH_CONTROL_RESULT "/run/ublk-ruby-control/%s/result.json"
+/* The answer of ublk-ruby-control@INSTANCE.service, in the RuntimeDirectory of all of them; the manager takes it away. */
+#define PATH_CONTROL_RESULT "/run/ublk-ruby-control/%s.json"
 
 #define UNIT_DEVICE "ublk-ruby-device@%u.service"
 #define UNIT_CONTROL "ublk-ruby-control@%s.service"

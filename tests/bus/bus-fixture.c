@@ -117,7 +117,8 @@ static void wait_for_name(Fixture *f, const char *name) {
 }
 
 static void write_hooks(Fixture *f) {
-        static const char *const names[] = { "memory", "broken", "silent", "slow", "none" };
+        static const char *const names[] = { "memory", "broken", "silent", "slow", "stuck", "none", "mute", "liar", "shapeless",
+                                             "impostor", "symlink" };
         g_autofree char *directory = below(f, "hooks");
 
         for (size_t i = 0; i < ELEMENTSOF(names); i++) {
@@ -133,6 +134,28 @@ void fixture_start_manager(Fixture *f, uid_t trusted_uid) {
 
         f->manager = spawn((char *[]) { (char *) needed_env("UBLK_RUBYD"), root, uid, NULL });
         wait_for_name(f, "org.ublk");
+}
+
+void fixture_kill_manager(Fixture *f, int signal) {
+        g_assert_cmpint(kill(f->manager, signal), ==, 0);
+        if (signal != SIGKILL)
+                return;
+        (void) waitpid(f->manager, NULL, 0);
+        f->manager = 0;
+}
+
+void fixture_wait_file(Fixture *f, const char *path, bool there) {
+        for (int i = 0; i < 5000 && fixture_has(f, path) != there; i++)
+                g_usleep(1000);
+        if (fixture_has(f, path) != there)
+                g_error("%s is %s.", path, there ? "not there" : "still there");
+}
+
+char *fixture_read(Fixture *f, const char *path) {
+        g_autofree char *full = below(f, path);
+        char *text;
+
+        return g_file_get_contents(full, &text, NULL, NULL) ? text : NULL;
 }
 
 /* A manager that does not end with status 0 has crashed, or a sanitizer has found something. */
@@ -173,6 +196,36 @@ void fixture_tear_down(Fixture *f, gconstpointer data) {
         }
         g_free(f->root);
         g_free(f->text);
+}
+
+/* The call's end: "ok", or the error's name. */
+static int on_reply(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        char **result = userdata;
+
+        (void) error;
+        *result = g_strdup(sd_bus_message_is_method_error(m, NULL) ? sd_bus_message_get_error(m)->name : "ok");
+        return 0;
+}
+
+void fixture_begin(Fixture *f, char **result, const char *method, const char *types, ...) {
+        va_list ap;
+
+        va_start(ap, types);
+        g_assert_cmpint(sd_bus_call_method_asyncv(f->bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", method, on_reply, result,
+                                                  types, ap), >=, 0);
+        va_end(ap);
+        g_assert_cmpint(sd_bus_flush(f->bus), >=, 0);
+}
+
+const char *fixture_end(Fixture *f, char **result) {
+        while (!*result) {
+                int r = sd_bus_process(f->bus, NULL);
+
+                g_assert_cmpint(r, >=, 0);
+                if (r == 0)
+                        g_assert_cmpint(sd_bus_wait(f->bus, USEC_PER_SEC), >=, 0);
+        }
+        return *result;
 }
 
 static const char *interface_of(const char *path) {

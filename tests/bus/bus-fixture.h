@@ -27,14 +27,23 @@ void fixture_tear_down(Fixture *f, gconstpointer data);
 /* trusted_uid: who may change anything. Returns once the name is on the bus. */
 void fixture_start_manager(Fixture *f, uid_t trusted_uid);
 void fixture_stop_manager(Fixture *f);
+/* Sends a signal; SIGKILL is waited for, and then there is no manager. */
+void fixture_kill_manager(Fixture *f, int signal);
 
 /* Files below the root, with their directories. */
 void fixture_write(Fixture *f, const char *path, const char *text);
 bool fixture_has(Fixture *f, const char *path);
 void fixture_unlink(Fixture *f, const char *path);
+/* Waits up to 5 s for it to be there, or gone. */
+void fixture_wait_file(Fixture *f, const char *path, bool there);
+/* Owned by the caller; NULL if there is none. */
+char *fixture_read(Fixture *f, const char *path);
 
 /* A method of org.ublk.Manager, or of org.ublk.Device where path is one. Replaces f->error; *ret may be NULL. */
 int fixture_call(Fixture *f, const char *path, const char *method, sd_bus_message **ret, const char *types, ...);
+/* The same of the manager without waiting: *result is filled in by fixture_end, "ok" or the error's name; owned by the caller. */
+void fixture_begin(Fixture *f, char **result, const char *method, const char *types, ...);
+const char *fixture_end(Fixture *f, char **result);
 /* CreateDevice with one option; type 0: none. The path is owned by the caller, NULL on an error. */
 char *fixture_create(Fixture *f, const char *name, const char *hook);
 int fixture_create_option(Fixture *f, const char *name, const char *hook, const char *key, const char *type, ...);

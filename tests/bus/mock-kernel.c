@@ -6,10 +6,12 @@
 
 #include <fcntl.h>
 #include <libgen.h>
-#include <sys/epoll.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 static const char *test_root;
 
@@ -70,6 +72,11 @@ void kernel_add(const DeviceConfig *c) {
         (void) marker_write(c, false);
 }
 
+void kernel_add_foreign(uint32_t id) {
+        (void) mkdir_parents(path_of("sys/class/ublk-char/ublkc", id, "").s, 0755);
+        put(path_of("sys/block/ublkb", id, "/size").s, "8\n");
+}
+
 void kernel_remove(uint32_t id) {
         static const char *const files[] = { "/size", "/ro", "/queue/logical_block_size" };
 
@@ -85,36 +92,8 @@ void kernel_hold_after_stop(uint32_t id) {
         (void) rename(path_of("hold-after-stop-", id, "").s, path_of("holders-", id, "").s);
 }
 
-typedef struct Worker {
-        WorkerReply reply;
-} Worker;
-
-static int on_call(sd_event_source *s, int fd, uint32_t revents, void *userdata) {
-        Worker *w = userdata;
-        WorkerCall call;
-
-        (void) revents;
-        if (recv(fd, &call, sizeof(call), MSG_DONTWAIT) == sizeof(call) && call.type == MESSAGE_HELLO)
-                (void) send(fd, &w->reply, sizeof(w->reply), MSG_NOSIGNAL);
-        sd_event_source_disable_unref(s);
-        close(fd);
-        return 0;
-}
-
-static int on_connect(sd_event_source *s, int fd, uint32_t revents, void *userdata) {
-        int client = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-
-        (void) revents;
-        return client < 0 ? 0 : sd_event_add_io(sd_event_source_get_event(s), &(sd_event_source *) { NULL }, client, EPOLLIN,
-                                                on_call, userdata);
-}
-
-void worker_listen(sd_event *event, const DeviceConfig *c) {
-        struct sockaddr_un address = { .sun_family = AF_UNIX };
-        Worker *w = calloc(1, sizeof(Worker));
-        int fd;
-
-        w->reply = (WorkerReply) {
+static WorkerReply reply_of(const DeviceConfig *c) {
+        WorkerReply reply = {
                 .version = PROTOCOL_VERSION,
                 .type = MESSAGE_HELLO,
                 .device_id = c->id,
@@ -123,22 +102,97 @@ void worker_listen(sd_event *event, const DeviceConfig *c) {
                 .max_io_size = c->max_io_size,
                 .geometry = { .size = size_of(c),
                               .logical_block_size = 4096,
+                              .physical_block_size = 4096,
                               .recovery = c->recovery != RECOVERY_DEFAULT ? c->recovery :
                                           streq(c->hook, "none") ? RECOVERY_NONE : RECOVERY_REISSUE },
         };
-        snprintf(address.sun_path, sizeof(address.sun_path), "%s" PATH_WORKER_SOCKET, test_root, c->id);
-        _cleanup_free_ char *copy = strdup(address.sun_path);
+
+        if (streq(c->hook, "liar"))
+                reply.depth++;
+        if (streq(c->hook, "shapeless"))
+                reply.geometry.logical_block_size = 1000;
+        return reply;
+}
+
+static int listen_at(const DeviceConfig *c) {
+        bool aside = streq(c->hook, "symlink");
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        char path[sizeof(address.sun_path) - sizeof(".real")];
+        int fd;
+
+        snprintf(path, sizeof(path), "%s" PATH_WORKER_SOCKET, test_root, c->id);
+        snprintf(address.sun_path, sizeof(address.sun_path), "%s%s", path, aside ? ".real" : "");
+        _cleanup_free_ char *copy = strdup(path);
         (void) mkdir_parents(dirname(copy), 0755);
+        (void) unlink(path);
         (void) unlink(address.sun_path);
-        fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (bind(fd, (struct sockaddr *) &address, sizeof(address)) >= 0 && listen(fd, 16) >= 0)
-                (void) sd_event_add_io(event, NULL, fd, EPOLLIN, on_connect, w);
+        fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        if (fd < 0 || bind(fd, (struct sockaddr *) &address, sizeof(address)) < 0 || listen(fd, 16) < 0 ||
+            (aside && symlink(address.sun_path, path) < 0))
+                _exit(1);
+        return fd;
+}
+
+static void serve(const DeviceConfig *c, int ready) {
+        WorkerReply reply = reply_of(c);
+        int fd = listen_at(c);
+
+        close(ready);
+        for (;;) {
+                int client = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+                WorkerCall call;
+
+                if (client < 0)
+                        _exit(1);
+                /* A test can have it find its voice. */
+                if (streq(c->hook, "mute") && !kernel_flag("speak"))
+                        continue;
+                if (recv(client, &call, sizeof(call), 0) == sizeof(call) && call.type == MESSAGE_HELLO)
+                        (void) send(client, &reply, sizeof(reply), MSG_NOSIGNAL);
+                close(client);
+        }
+}
+
+static pid_t fork_child(void) {
+        pid_t pid = fork();
+
+        if (pid == 0)
+                (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+        return pid;
+}
+
+pid_t worker_start(const DeviceConfig *c) {
+        int ends[2];
+        char byte;
+        pid_t pid;
+
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return 0;
+        pid = fork_child();
+        if (pid == 0) {
+                close(ends[0]);
+                if (streq(c->hook, "impostor") && fork_child() != 0) {
+                        close(ends[1]);
+                        for (;;)
+                                pause();
+                }
+                serve(c, ends[1]);
+        }
+        close(ends[1]);
+        (void) !read(ends[0], &byte, 1); /* until it listens */
+        close(ends[0]);
+        return pid;
+}
+
+void worker_stop(pid_t pid) {
+        (void) kill(pid, SIGKILL);
+        (void) waitpid(pid, NULL, 0);
 }
 
 void control_answer(const char *instance, const char *json) {
         char path[512];
 
-        snprintf(path, sizeof(path), "%s/run/ublk-ruby-control/%s/result.json", test_root, instance);
+        snprintf(path, sizeof(path), "%s" PATH_CONTROL_RESULT, test_root, instance);
         put(path, json);
 }
 

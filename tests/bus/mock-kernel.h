@@ -5,8 +5,6 @@
 
 #include "service/device.h"
 
-#include <systemd/sd-event.h>
-
 void kernel_set_root(const char *root);
 /* Whether the test has put such a file below the root; NAME, or NAME-ID. */
 bool kernel_flag(const char *name);
@@ -15,12 +13,15 @@ bool kernel_device_flag(const char *name, uint32_t id);
 /* sysfs and marker of a live device; its size is the argument "size". */
 void kernel_add(const DeviceConfig *c);
 void kernel_remove(uint32_t id);
+/* Of another program. */
+void kernel_add_foreign(uint32_t id);
 
 /* Makes the test's hold-after-stop-N its holders-N. */
 void kernel_hold_after_stop(uint32_t id);
 
-/* Answers HELLO as the device's worker. */
-void worker_listen(sd_event *event, const DeviceConfig *c);
+/* A process that answers HELLO as the device's worker; its pid. */
+pid_t worker_start(const DeviceConfig *c);
+void worker_stop(pid_t pid);
 
 void control_answer(const char *instance, const char *json);
 void control_answer_probe(const char *instance);

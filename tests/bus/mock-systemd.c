@@ -8,10 +8,15 @@
  *     broken   fails with a failure text of the hook, and stays in auto-restart, as with Restart=always
  *     silent   fails without a word
  *     slow     takes 300 ms
+ *     stuck    never ends its start
  *     none     as any other, but its worker says that its recovery is none
+ *     mute     its worker says nothing, until there is a file "speak" below the root
+ *     liar, shapeless, impostor, symlink
+ *              its worker names another depth; describes no disk; has another process listen; listens elsewhere
  *
  * Files below the root steer the rest: holders-N (JSON array), keep-N (the stop leaves the device quiesced), hold-after-stop-N
- * (becomes holders-N with the stop), refuse-restart, unsupported (reason), no-answer (control writes nothing). Interface org.ublk.Mock sets a unit's state.
+ * (becomes holders-N with the stop), foreign-N (another program is faster with the id), refuse-restart, cancel (somebody else's
+ * stop ends each start), unsupported (reason), no-answer (control writes nothing). Interface org.ublk.Mock sets a unit's state.
  */
 
 #include "mock-kernel.h"
@@ -34,6 +39,7 @@ typedef struct Unit {
         char status_text[2048];
         int status_errno;
         uint32_t main_pid, n_restarts;
+        pid_t worker; /* 0: none, even where there is a main_pid */
         bool enabled;
 } Unit;
 
@@ -56,6 +62,13 @@ static Unit *unit_get(const char *name, bool load) {
         return u;
 }
 
+static void end_worker(Unit *u) {
+        if (u->worker > 0)
+                worker_stop(u->worker);
+        u->worker = 0;
+        u->main_pid = 0;
+}
+
 static void unit_set(Unit *u, const char *active, const char *sub, const char *result, const char *status) {
         _cleanup_free_ char *path = NULL;
 
@@ -63,7 +76,10 @@ static void unit_set(Unit *u, const char *active, const char *sub, const char *r
         snprintf(u->sub_state, sizeof(u->sub_state), "%s", sub);
         snprintf(u->result, sizeof(u->result), "%s", result);
         snprintf(u->status_text, sizeof(u->status_text), "%s", status);
-        u->main_pid = streq(active, "active") ? u->main_pid ? u->main_pid : ++last_pid : 0;
+        if (!streq(active, "active"))
+                end_worker(u);
+        else if (u->main_pid == 0)
+                u->main_pid = u->worker > 0 ? (uint32_t) u->worker : ++last_pid;
         if (sd_bus_path_encode(PREFIX, u->name, &path) < 0)
                 return;
         /* systemd's order: the type's own interface first. */
@@ -107,8 +123,22 @@ static const char *start_device(Unit *u, uint32_t id) {
                 unit_set(u, "failed", "failed", "exit-code", "");
                 return "failed";
         }
+        if (kernel_device_flag("foreign", id)) {
+                Failure f = FAILURE_NULL;
+                failure_set(&f, FAILURE_EXISTS, EEXIST, "the id %u was taken by another ublk device just now", id);
+                failure_to_text(&f, &text);
+                failure_done(&f);
+                kernel_add_foreign(id);
+                unit_set(u, "activating", "auto-restart", "exit-code", text);
+                return "failed";
+        }
+        if (kernel_flag("cancel")) {
+                unit_set(u, "inactive", "dead", "success", "");
+                return "canceled";
+        }
+        end_worker(u);
         kernel_add(c);
-        worker_listen(event, c);
+        u->worker = worker_start(c);
         unit_set(u, "active", "running", "success", "");
         return "done";
 }
@@ -138,8 +168,13 @@ static const char *run_control(Unit *u) {
         else if (sscanf(instance, "holders-%u", &id) == 1)
                 control_answer_holders(instance, id);
         else if (sscanf(instance, "remove-%u", &id) == 1) {
-                kernel_remove(id);
-                control_answer(instance, "{\"error\":0}");
+                if (kernel_device_flag("foreign", id)) {
+                        (void) marker_remove(id);
+                        control_answer(instance, "{\"error\":0,\"foreign\":true}");
+                } else {
+                        kernel_remove(id);
+                        control_answer(instance, "{\"error\":0}");
+                }
         } else
                 return "failed";
         return "done";
@@ -161,12 +196,12 @@ static int on_slow_start(sd_event_source *s, uint64_t usec, void *userdata) {
         return 0;
 }
 
-static bool is_slow(const Unit *u) {
+static bool has_hook(const Unit *u, const char *hook) {
         _cleanup_(device_config_freep) DeviceConfig *c = NULL;
         _cleanup_free_ char *message = NULL;
         uint32_t id;
 
-        return device_of(u, &id) && device_config_load(id, &c, &message) >= 0 && streq(c->hook, "slow");
+        return device_of(u, &id) && device_config_load(id, &c, &message) >= 0 && streq(c->hook, hook);
 }
 
 static int method_job(sd_bus_message *m, void *userdata, sd_bus_error *e) {
@@ -184,7 +219,12 @@ static int method_job(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         *j = (Job) { .id = ++last_job, .unit = u };
         snprintf(j->path, sizeof(j->path), "/org/freedesktop/systemd1/job/%u", j->id);
         sd_bus_reply_method_return(m, "o", j->path);
-        if (!streq(verb, "StopUnit") && is_slow(u)) {
+        if (!streq(verb, "StopUnit") && has_hook(u, "stuck")) {
+                unit_set(u, "activating", "start", "success", "");
+                free(j);
+                return 1;
+        }
+        if (!streq(verb, "StopUnit") && has_hook(u, "slow")) {
                 unit_set(u, "activating", "start", "success", "");
                 sd_event_add_time_relative(event, &(sd_event_source *) { NULL }, CLOCK_MONOTONIC, 300 * USEC_PER_MSEC, 1,
                                            on_slow_start, j);
@@ -196,10 +236,8 @@ static int method_job(sd_bus_message *m, void *userdata, sd_bus_error *e) {
                 unit_set(u, "activating", "auto-restart", "exit-code",
                          "{\"kind\":\"hook\",\"class\":\"RuntimeError\",\"message\":\"not today\"}");
                 job_removed(j, "failed");
-        } else {
-                u->main_pid = 0;
+        } else
                 job_removed(j, start_unit(u));
-        }
         free(j);
         return 1;
 }

@@ -98,13 +98,68 @@ static void test_options(Fixture *f, gconstpointer data) {
         fixture_assert_error(f, fixture_create_option(f, "d", "memory", "read-olny", "b", 1), INVALID_ARGS, "read-olny");
         fixture_assert_error(f, fixture_create_option(f, "d", "memory", "list", "as", 1, "x"), INVALID_ARGS, "list");
         fixture_assert_error(f, fixture_create_option(f, "d", "memory", "Size", "t", UINT64_C(1)), INVALID_ARGS, "Size");
-        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "processes", "u", 2),
-                             "org.freedesktop.DBus.Error.NotSupported", "processes");
         fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "memory", 2, "size", "t",
                                              UINT64_C(1), "size", "t", UINT64_C(2)), INVALID_ARGS, "twice");
         fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "memory", 2, "depth", "u", 1,
                                              "depth", "u", 2), INVALID_ARGS, "twice");
         assert_nothing_left(f);
+}
+
+/* What would be accepted and then not done. */
+static void test_not_done_yet(Fixture *f, gconstpointer data) {
+        static const char name[] = "org.freedesktop.DBus.Error.NotSupported";
+
+        (void) data;
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "processes", "u", 2), name, "processes");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "concurrency", "u", 2), name, "concurrency");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "hook-timeout", "t", UINT64_C(1)), name, "hook-timeout");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "on-failure", "s", "error"), name, "on-failure");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "partscan", "b", true), name, "partscan");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "data-path", "s", "buffer"), name, "data-path");
+        g_assert_nonnull(strstr(f->error.message, "doesn't do it yet"));
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "data-path", "s", "teleport"), INVALID_ARGS, "data-path");
+        assert_nothing_left(f);
+        g_assert_cmpint(fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "memory", 4, "hook-timeout", "t", UINT64_C(0),
+                                     "on-failure", "s", "wait", "partscan", "b", false, "data-path", "s", "string"), >=, 0);
+}
+
+/* The id is another program's by the time that the kernel is asked for it. */
+static void test_id_lost(Fixture *f, gconstpointer data) {
+        g_autofree char *path = NULL;
+
+        (void) data;
+        fixture_write(f, "foreign-5", "");
+        fixture_assert_error(f, fixture_create_option(f, "five", "memory", "id", "u", 5), "org.ublk.Error.DeviceExists", "id 5");
+        g_assert_cmpuint(fixture_get_number(f, NULL, "DeviceCount", 'u'), ==, 0);
+        g_assert_false(fixture_has(f, "run/ublk-ruby/devices/5.conf"));
+        g_assert_true(fixture_has(f, "sys/class/ublk-char/ublkc5"));
+        /* Nobody asked for 0 and 1 in particular. */
+        fixture_write(f, "foreign-0", "");
+        fixture_write(f, "foreign-1", "");
+        path = fixture_create(f, "five", "memory");
+        g_assert_cmpstr(path, ==, "/org/ublk/device/2");
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+        g_assert_false(fixture_has(f, "run/ublk-ruby/devices/0.conf"));
+        g_assert_false(fixture_has(f, "run/ublk-ruby/devices/1.conf"));
+        g_assert_true(fixture_has(f, "sys/class/ublk-char/ublkc0"));
+        g_assert_cmpuint(fixture_get_number(f, NULL, "DeviceCount", 'u'), ==, 1);
+}
+
+/* But not for ever. */
+static void test_ids_lost(Fixture *f, gconstpointer data) {
+        (void) data;
+        for (int i = 0; i < 8; i++) {
+                g_autofree char *flag = g_strdup_printf("foreign-%d", i);
+                fixture_write(f, flag, "");
+        }
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "memory", 0), "org.ublk.Error.DeviceExists",
+                             "another ublk device");
+        g_assert_false(fixture_has(f, "sys/class/ublk-char/ublkc7"));
+        g_assert_cmpuint(fixture_get_number(f, NULL, "DeviceCount", 'u'), ==, 0);
+        for (int i = 0; i < 8; i++) {
+                g_autofree char *file = g_strdup_printf("run/ublk-ruby/devices/%d.conf", i);
+                g_assert_false(fixture_has(f, file));
+        }
 }
 
 static void test_id(Fixture *f, gconstpointer data) {
@@ -168,44 +223,22 @@ static void test_unsupported(Fixture *f, gconstpointer data) {
         g_assert_cmpuint(fixture_get_number(f, NULL, "Supported", 'b'), ==, 1);
 }
 
-static int on_reply(sd_bus_message *m, void *userdata, sd_bus_error *error) {
-        char **result = userdata;
-
-        (void) error;
-        *result = g_strdup(sd_bus_message_is_method_error(m, NULL) ? sd_bus_message_get_error(m)->name : "ok");
-        return 0;
-}
-
-static void process(Fixture *f) {
-        int r = sd_bus_process(f->bus, NULL);
-
-        g_assert_cmpint(r, >=, 0);
-        if (r == 0)
-                g_assert_cmpint(sd_bus_wait(f->bus, USEC_PER_SEC), >=, 0);
-}
-
 /* Two at once with one name; and the loop answers others while they run. */
 static void test_concurrent(Fixture *f, gconstpointer data) {
         g_autofree char *first = NULL, *second = NULL, *third = NULL;
         uint64_t before = now_usec();
 
         (void) data;
-        sd_bus_call_method_async(f->bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", "CreateDevice", on_reply, &first,
-                                 "ssa{sv}", "same", "slow", 0);
-        sd_bus_call_method_async(f->bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", "CreateDevice", on_reply, &second,
-                                 "ssa{sv}", "same", "slow", 0);
-        sd_bus_call_method_async(f->bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", "CreateDevice", on_reply, &third,
-                                 "ssa{sv}", "other", "slow", 0);
+        fixture_begin(f, &first, "CreateDevice", "ssa{sv}", "same", "slow", 0);
+        fixture_begin(f, &second, "CreateDevice", "ssa{sv}", "same", "slow", 0);
+        fixture_begin(f, &third, "CreateDevice", "ssa{sv}", "other", "slow", 0);
         g_assert_cmpuint(fixture_get_number(f, NULL, "DeviceCount", 'u'), ==, 0);
         fixture_assert_error(f, fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "same", 0),
                              "org.ublk.Error.OperationInProgress", "same");
         g_assert_cmpuint(now_usec() - before, <, 250 * USEC_PER_MSEC);
-        while (!first || !second || !third) {
-                process(f);
-        }
-        g_assert_cmpstr(first, ==, "ok");
-        g_assert_cmpstr(second, ==, "org.ublk.Error.DeviceExists");
-        g_assert_cmpstr(third, ==, "ok");
+        g_assert_cmpstr(fixture_end(f, &first), ==, "ok");
+        g_assert_cmpstr(fixture_end(f, &second), ==, "org.ublk.Error.DeviceExists");
+        g_assert_cmpstr(fixture_end(f, &third), ==, "ok");
         g_assert_cmpuint(fixture_get_number(f, NULL, "DeviceCount", 'u'), ==, 2);
 }
 
@@ -217,18 +250,10 @@ static void test_limit(Fixture *f, gconstpointer data) {
         for (size_t i = 0; i < ELEMENTSOF(results); i++) {
                 char name[16];
                 snprintf(name, sizeof(name), "d%zu", i);
-                sd_bus_call_method_async(f->bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", "CreateDevice", on_reply,
-                                         &results[i], "ssa{sv}", name, "slow", 0);
-        }
-        for (bool all = false; !all;) {
-                all = true;
-                for (size_t i = 0; i < ELEMENTSOF(results); i++)
-                        all = all && results[i];
-                if (!all)
-                        process(f);
+                fixture_begin(f, &results[i], "CreateDevice", "ssa{sv}", name, "slow", 0);
         }
         for (size_t i = 0; i < ELEMENTSOF(results); i++) {
-                limited += streq(results[i], "org.freedesktop.DBus.Error.LimitsExceeded");
+                limited += streq(fixture_end(f, &results[i]), "org.freedesktop.DBus.Error.LimitsExceeded");
                 g_free(results[i]);
         }
         g_assert_cmpuint(limited, ==, 1);
@@ -259,7 +284,10 @@ int main(int argc, char **argv) {
         fixture_add("/bus/create/arguments", test_arguments);
         fixture_add("/bus/create/names", test_names);
         fixture_add("/bus/create/options", test_options);
+        fixture_add("/bus/create/not-done-yet", test_not_done_yet);
         fixture_add("/bus/create/id", test_id);
+        fixture_add("/bus/create/id-lost", test_id_lost);
+        fixture_add("/bus/create/ids-lost", test_ids_lost);
         fixture_add("/bus/create/hooks", test_hooks);
         fixture_add("/bus/create/hook-fails", test_hook_fails);
         fixture_add("/bus/create/fails-silently", test_fails_silently);

@@ -18,6 +18,10 @@ static void assert_gone(Fixture *f) {
         g_assert_false(fixture_has(f, "run/ublk-ruby/devices/0.conf"));
         g_assert_false(fixture_has(f, "run/ublk-ruby/nodes/ublkb0.env"));
         g_assert_false(fixture_has(f, "sys/class/ublk-char/ublkc0"));
+        /* Nor an answer of control. */
+        g_assert_false(fixture_has(f, "run/ublk-ruby-control/holders-0.json"));
+        g_assert_false(fixture_has(f, "run/ublk-ruby-control/remove-0.json"));
+        g_assert_false(fixture_has(f, "run/ublk-ruby-control/probe.json"));
 }
 
 static void test_delete(Fixture *f, gconstpointer data) {
@@ -106,14 +110,6 @@ static void test_failed(Fixture *f, gconstpointer data) {
         assert_gone(f);
 }
 
-static int on_reply(sd_bus_message *m, void *userdata, sd_bus_error *error) {
-        char **result = userdata;
-
-        (void) error;
-        *result = g_strdup(sd_bus_message_is_method_error(m, NULL) ? sd_bus_message_get_error(m)->name : "ok");
-        return 0;
-}
-
 /* Held only once its unit was down: the unit is started again. */
 static void test_held_after_stop(Fixture *f, gconstpointer data) {
         g_autofree char *path = fixture_create(f, "disk0", "memory"), *result = NULL, *calls = NULL;
@@ -122,15 +118,8 @@ static void test_held_after_stop(Fixture *f, gconstpointer data) {
         g_free(fixture_calls(f));
         fixture_write(f, "keep-0", "");
         fixture_write(f, "hold-after-stop-0", MOUNTED);
-        sd_bus_call_method_async(f->bus, NULL, "org.ublk", "/org/ublk", "org.ublk.Manager", "DeleteDevice", on_reply, &result,
-                                 "sa{sv}", "disk0", 0);
-        while (!result) {
-                int r = sd_bus_process(f->bus, NULL);
-                g_assert_cmpint(r, >=, 0);
-                if (r == 0)
-                        g_assert_cmpint(sd_bus_wait(f->bus, USEC_PER_SEC), >=, 0);
-        }
-        g_assert_cmpstr(result, ==, "org.ublk.Error.DeviceBusy");
+        fixture_begin(f, &result, "DeleteDevice", "sa{sv}", "disk0", 0);
+        g_assert_cmpstr(fixture_end(f, &result), ==, "org.ublk.Error.DeviceBusy");
         calls = fixture_calls(f);
         g_assert_cmpstr(calls, ==,
                         "StartUnit ublk-ruby-control@holders-0.service\nStopUnit " UNIT "\n"
@@ -144,12 +133,31 @@ static void test_no_answer(Fixture *f, gconstpointer data) {
         g_autofree char *path = fixture_create(f, "disk0", "memory"), *calls = NULL;
 
         (void) data;
-        fixture_write(f, "run/ublk-ruby-control/holders-0/result.json", "{\"error\":0,\"holders\":[]}");
+        fixture_write(f, "run/ublk-ruby-control/holders-0.json", "{\"error\":0,\"holders\":[]}");
         fixture_write(f, "no-answer", "");
         fixture_assert_error(f, delete(f, "disk0"), "org.ublk.Error.WorkerFailed", "ublk-ruby-control@holders-0.service");
         calls = fixture_calls(f);
         g_assert_null(strstr(calls, "StopUnit"));
         g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+}
+
+/* Another program has its id, and mounts what it made: the device can go, and nothing is done to the other. */
+static void test_foreign(Fixture *f, gconstpointer data) {
+        (void) data;
+        fixture_write(f, "run/ublk-ruby/devices/3.conf", "[Device]\nName=lost\nHook=memory\n");
+        fixture_write(f, "sys/class/ublk-char/ublkc3/dev", "");
+        fixture_write(f, "sys/block/ublkb3/size", "8\n");
+        fixture_write(f, "foreign-3", "");
+        fixture_write(f, "holders-3", MOUNTED);
+        fixture_set_unit(f, "ublk-ruby-device@3.service", "failed", "failed", "exit-code", "");
+        for (int i = 0; i < 500 && fixture_get_number(f, NULL, "DeviceCount", 'u') == 0; i++)
+                g_usleep(10000);
+        fixture_wait_state(f, "/org/ublk/device/3", "failed");
+        if (delete(f, "lost") < 0)
+                g_error("%s: %s", f->error.name, f->error.message);
+        g_assert_cmpuint(fixture_get_number(f, NULL, "DeviceCount", 'u'), ==, 0);
+        g_assert_false(fixture_has(f, "run/ublk-ruby/devices/3.conf"));
+        g_assert_true(fixture_has(f, "sys/block/ublkb3/size"));
 }
 
 int main(int argc, char **argv) {
@@ -163,5 +171,6 @@ int main(int argc, char **argv) {
         fixture_add("/bus/delete/failed", test_failed);
         fixture_add("/bus/delete/held-after-stop", test_held_after_stop);
         fixture_add("/bus/delete/no-answer", test_no_answer);
+        fixture_add("/bus/delete/foreign", test_foreign);
         return g_test_run();
 }

@@ -107,6 +107,107 @@ static void test_restart_without_recovery(Fixture *f, gconstpointer data) {
         g_assert_null(strstr(calls, "RestartUnit"));
 }
 
+/* The worker was not heard: what a restart would cost is not known. */
+static void test_restart_unknown_recovery(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "mute"), *calls = NULL;
+
+        (void) data;
+        g_assert_cmpstr(fixture_get_string(f, path, "Recovery"), ==, "default");
+        fixture_assert_error(f, fixture_call(f, path, "Restart", NULL, "a{sv}", 0), "org.ublk.Error.WorkerFailed",
+                             "does not say what its recovery is");
+        g_assert_nonnull(strstr(f->error.message, "systemctl restart ublk-ruby-device@0.service"));
+        fixture_assert_error(f, fixture_call(f, NULL, "RestartDevice", NULL, "sa{sv}", "disk0", 0), "org.ublk.Error.WorkerFailed", NULL);
+        calls = fixture_calls(f);
+        g_assert_null(strstr(calls, "RestartUnit"));
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+        fixture_write(f, "speak", "");
+        g_assert_cmpint(fixture_call(f, path, "Restart", NULL, "a{sv}", 0), >=, 0);
+        g_assert_cmpstr(fixture_get_string(f, path, "Recovery"), ==, "reissue");
+}
+
+/* What a device's last worker said does not hold for the next: the hook may have been changed while it was stopped. */
+static void test_restart_changed_recovery(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory"), *calls = NULL;
+
+        (void) data;
+        g_assert_cmpstr(fixture_get_string(f, path, "Recovery"), ==, "reissue");
+        fixture_write(f, "run/ublk-ruby/devices/0.conf", "[Device]\nName=disk0\nHook=none\n");
+        g_assert_cmpint(sd_bus_call_method(f->bus, "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
+                                           "org.freedesktop.systemd1.Manager", "RestartUnit", NULL, NULL, "ss", UNIT, "replace"), >=, 0);
+        g_free(fixture_calls(f));
+        fixture_assert_error(f, fixture_call(f, path, "Restart", NULL, "a{sv}", 0), "org.freedesktop.DBus.Error.NotSupported",
+                             "recovery none");
+        calls = fixture_calls(f);
+        g_assert_null(strstr(calls, "RestartUnit"));
+}
+
+/* Down, and nobody to ask: nothing that a start could lose. */
+static void test_restart_held(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "mute");
+
+        (void) data;
+        fixture_set_unit(f, UNIT, "inactive", "dead", "success", "");
+        fixture_wait_state(f, path, "held");
+        g_assert_cmpint(fixture_call(f, path, "Restart", NULL, "a{sv}", 0), >=, 0);
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+}
+
+/* Not every answer is believed. */
+static void test_hello(Fixture *f, gconstpointer data) {
+        static const char *const hooks[] = { "liar", "shapeless", "impostor", "symlink" };
+
+        (void) data;
+        for (size_t i = 0; i < ELEMENTSOF(hooks); i++) {
+                g_autofree char *path = fixture_create(f, hooks[i], hooks[i]);
+                g_test_message("%s", hooks[i]);
+                g_assert_nonnull(path);
+                g_assert_cmpstr(fixture_get_string(f, path, "Recovery"), ==, "default");
+                g_assert_cmpuint(fixture_get_number(f, path, "Depth", 'u'), ==, 128);
+                fixture_assert_error(f, fixture_call(f, path, "Restart", NULL, "a{sv}", 0), "org.ublk.Error.WorkerFailed",
+                                     "does not say what its recovery is");
+        }
+}
+
+/* What a manager that starts learns only later is told as a change, not as a new object. */
+static int on_changed(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        GString *log = userdata;
+        const char *name;
+
+        (void) error;
+        g_assert_cmpint(sd_bus_message_skip(m, "s"), >=, 0);
+        g_assert_cmpint(sd_bus_message_enter_container(m, 'a', "{sv}"), >=, 0);
+        while (sd_bus_message_enter_container(m, 'e', "sv") > 0) {
+                g_assert_cmpint(sd_bus_message_read(m, "s", &name), >, 0);
+                g_assert_cmpint(sd_bus_message_skip(m, "v"), >=, 0);
+                g_assert_cmpint(sd_bus_message_exit_container(m), >=, 0);
+                g_string_append_printf(log, "%s;", name);
+        }
+        return 0;
+}
+
+static void test_late_properties(Fixture *f, gconstpointer data) {
+        g_autoptr(GString) added = g_string_new(NULL), changed = g_string_new(NULL);
+        const char *path = "/org/ublk/device/4";
+
+        (void) data;
+        fixture_write(f, "run/ublk-ruby/devices/4.conf", "[Device]\nName=late\nHook=memory\nReadOnly=yes\n");
+        fixture_stop_manager(f);
+        fixture_start_manager(f, getuid());
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "stopped");
+        g_assert_cmpstr(fixture_get_string(f, path, "Recovery"), ==, "default");
+        g_assert_cmpuint(fixture_get_number(f, path, "BlockSize", 'u'), ==, 0);
+        sd_bus_match_signal(f->bus, NULL, "org.ublk", NULL, "org.freedesktop.DBus.ObjectManager", NULL, on_signal, added);
+        sd_bus_match_signal(f->bus, NULL, "org.ublk", path, "org.freedesktop.DBus.Properties", "PropertiesChanged", on_changed, changed);
+        g_assert_cmpint(sd_bus_call_method(f->bus, "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
+                                           "org.freedesktop.systemd1.Manager", "StartUnit", NULL, NULL, "ss",
+                                           "ublk-ruby-device@4.service", "replace"), >=, 0);
+        process_until(f, changed, "Recovery;");
+        g_assert_nonnull(strstr(changed->str, "BlockSize;"));
+        g_assert_cmpstr(added->str, ==, "");
+        g_assert_cmpstr(fixture_get_string(f, path, "Recovery"), ==, "reissue");
+        g_assert_cmpuint(fixture_get_number(f, path, "BlockSize", 'u'), ==, 4096);
+}
+
 static void assert_denied(Fixture *f, int r) {
         fixture_assert_error(f, r, "org.freedesktop.DBus.Error.AccessDenied", "Only root");
 }
@@ -137,6 +238,11 @@ int main(int argc, char **argv) {
         fixture_add("/bus/device/last-error", test_last_error);
         fixture_add("/bus/device/restart", test_restart);
         fixture_add("/bus/device/restart-without-recovery", test_restart_without_recovery);
+        fixture_add("/bus/device/restart-unknown-recovery", test_restart_unknown_recovery);
+        fixture_add("/bus/device/restart-changed-recovery", test_restart_changed_recovery);
+        fixture_add("/bus/device/restart-held", test_restart_held);
+        fixture_add("/bus/device/hello", test_hello);
+        fixture_add("/bus/device/late-properties", test_late_properties);
         fixture_add("/bus/device/access", test_access);
         return g_test_run();
 }

@@ -70,6 +70,23 @@ static void test_round_trip(void) {
         g_assert_cmpstr(text, ==, again);
 }
 
+/* In the file only while it is so; and the device is the same one before and after. */
+static void test_creating(void) {
+        _cleanup_(device_config_freep) DeviceConfig *a = parse_ok(HEAD "CreatedUSec=5\n"), *b = NULL;
+        _cleanup_free_ char *text = NULL, *marked = NULL;
+        uint64_t tag = device_config_kernel_tag(a);
+
+        g_assert_false(a->creating);
+        g_assert_cmpint(device_config_serialize(a, &text), ==, 0);
+        g_assert_null(strstr(text, "Creating"));
+        a->creating = true;
+        g_assert_cmpint(device_config_serialize(a, &marked), ==, 0);
+        g_assert_nonnull(strstr(marked, "\nCreating=yes\n"));
+        b = parse_ok(marked);
+        g_assert_true(b->creating);
+        g_assert_cmpuint(device_config_kernel_tag(b), ==, tag);
+}
+
 static void test_refused(void) {
         static const struct {
                 const char *text, *expected;
@@ -167,6 +184,7 @@ int main(int argc, char *argv[]) {
         g_test_init(&argc, &argv, NULL);
         g_test_add_func("/config/defaults", test_defaults);
         g_test_add_func("/config/round-trip", test_round_trip);
+        g_test_add_func("/config/creating", test_creating);
         g_test_add_func("/config/refused", test_refused);
         g_test_add_func("/config/limits-of-arguments", test_limits_of_arguments);
         g_test_add_func("/config/files", test_files);

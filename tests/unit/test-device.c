@@ -96,7 +96,7 @@ static void test_refresh(void) {
         put(root, "sys/block/ublkb3/ro", "1\n");
         put(root, "sys/block/ublkb3/queue/logical_block_size", "4096\n");
         set_unit(d, "activating", "start-post", "");
-        g_assert_cmpint(device_refresh(d), ==, DEVICE_CHANGED_SIZE);
+        g_assert_cmpint(device_refresh(d), ==, DEVICE_CHANGED_SIZE | DEVICE_CHANGED_BLOCK_SIZE | DEVICE_CHANGED_READ_ONLY);
         g_assert_cmpint(d->state, ==, DEVICE_STARTING);
         g_assert_nonnull(strstr(d->last_error, "RuntimeError"));
 
@@ -114,10 +114,34 @@ static void test_refresh(void) {
         g_assert_cmpint(system(command), ==, 0);
 }
 
+/* What one worker said does not hold for the next. */
+static void test_hello(void) {
+        WorkerReply reply = { .geometry = { .recovery = RECOVERY_REISSUE } };
+        _cleanup_(device_freep) Device *d = NULL;
+        DeviceConfig *c = device_config_new(3);
+
+        c->name = strdup("disk3");
+        c->hook = strdup("memory");
+        d = device_new(c);
+        g_assert_cmpstr(device_recovery(d), ==, "default");
+        g_assert_false(device_has_hello(d));
+        d->unit.main_pid = 77;
+        g_assert_cmpint(device_take_hello(d, 77, &reply), ==, DEVICE_CHANGED_RECOVERY);
+        g_assert_cmpint(device_take_hello(d, 77, &reply), ==, 0);
+        g_assert_cmpstr(device_recovery(d), ==, "reissue");
+        g_assert_true(device_has_hello(d));
+        d->unit.main_pid = 78;
+        g_assert_false(device_has_hello(d));
+        d->unit.main_pid = 0;
+        g_assert_false(device_has_hello(d));
+        g_assert_cmpstr(device_recovery(d), ==, "reissue");
+}
+
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         g_test_add_func("/device/derive", test_derive);
         g_test_add_func("/device/names", test_names);
         g_test_add_func("/device/refresh", test_refresh);
+        g_test_add_func("/device/hello", test_hello);
         return g_test_run();
 }

@@ -59,22 +59,21 @@ static void test_own(Fixture *f, gconstpointer data) {
         const DeviceConfig *c;
 
         (void) data;
-        g_assert_cmpint(read_options(f, "a{sv}", 13, "queues", "u", 1, "depth", "u", 64, "max-io-size", "u", 65536, "read-only", "b",
-                                     1, "recovery", "s", "fail-io", "on-failure", "s", "error", "id", "u", 7, "persistent", "b",
-                                     1, "mlock", "b", 0, "hook-timeout", "t", UINT64_C(5000000), "start-timeout", "t",
-                                     UINT64_C(60000000), "partscan", "b", 1, "class", "s", "My::Disk"), >=, 0);
+        g_assert_cmpint(read_options(f, "a{sv}", 14, "queues", "u", 1, "depth", "u", 64, "max-io-size", "u", 65536, "read-only", "b",
+                                     1, "recovery", "s", "fail-io", "on-failure", "s", "wait", "id", "u", 7, "persistent", "b",
+                                     1, "mlock", "b", 0, "hook-timeout", "t", UINT64_C(0), "start-timeout", "t",
+                                     UINT64_C(60000000), "partscan", "b", 0, "data-path", "s", "auto", "class", "s", "My::Disk"), >=, 0);
         c = f->config;
         g_assert_cmpuint(c->depth, ==, 64);
         g_assert_cmpuint(c->max_io_size, ==, 65536);
         g_assert_true(c->read_only);
         g_assert_cmpint(c->recovery, ==, RECOVERY_FAIL_IO);
-        g_assert_true(c->fail_on_failure);
+        g_assert_false(c->fail_on_failure);
         g_assert_cmpuint(c->id, ==, 7);
         g_assert_true(c->persistent);
         g_assert_false(c->mlock);
-        g_assert_cmpuint(c->hook_timeout_usec, ==, 5000000);
         g_assert_cmpuint(c->start_timeout_usec, ==, 60000000);
-        g_assert_true(c->partscan);
+        g_assert_false(c->partscan);
         g_assert_cmpstr(c->class_name, ==, "My::Disk");
         g_assert_cmpuint(c->n_arguments, ==, 0);
 }
