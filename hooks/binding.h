@@ -51,8 +51,14 @@ void hook_describe_failure(Hook *hook, ID method, Failure *ret);
 /* For what hit no request: one warning, and life goes on. */
 void hook_ignore_failure(Hook *hook, const char *where);
 
+/* Loads the library, once per process. May raise. */
+void hook_prepare_runtime(Hook *hook);
+
 void hook_signals_save(void);
-void hook_signals_restore(void);
+/* Whether there was anything to restore. */
+bool hook_signals_restore(void);
+/* In a forked child, which must die of a signal as any process does, and not ask its parent to hand over. */
+void hook_signals_forget(void);
 
 void hook_serve(void *userdata, Request *const *requests, size_t n);
 void hook_unlocked(void *userdata, void (*fn)(void *argument), void *argument);

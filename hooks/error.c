@@ -27,7 +27,7 @@ static const char *text_or_null(VALUE text) {
         return NIL_P(text) ? NULL : StringValueCStr(text);
 }
 
-/* [kind, errno, class, message, file, line]: see runtime.rb. */
+/* [kind, errno, class, message, file, line, backtrace]: see runtime.rb. */
 static VALUE describe(VALUE argument) {
         Description *d = (Description *) argument;
         VALUE parts, line;
@@ -41,6 +41,7 @@ static VALUE describe(VALUE argument) {
                            text_or_null(rb_ary_entry(parts, 3)));
         (void) failure_set_origin(d->ret, text_or_null(rb_ary_entry(parts, 2)), text_or_null(rb_ary_entry(parts, 4)),
                                   NIL_P(line) ? 0 : NUM2UINT(line));
+        (void) failure_set_backtrace(d->ret, text_or_null(rb_ary_entry(parts, 6)));
         RB_GC_GUARD(parts);
         return Qnil;
 }
@@ -101,7 +102,7 @@ void hook_ignore_failure(Hook *hook, const char *where) {
         _cleanup_free_ char *text = NULL;
 
         hook_describe_failure(hook, /* method= */ 0, &failure);
-        if (failure_describe(&failure, &text) >= 0)
+        if (failure_describe_fully(&failure, &text) >= 0)
                 log_warning("Ignoring what reached the hook's thread %s: %s", where, text);
         failure_done(&failure);
 }

@@ -53,3 +53,14 @@ const Server *hook_server(Hook *hook);
  * held. -EAGAIN if there can't be one. When hook_run ends, a thread that still serves is ended out of
  * `unlocked`, without unwinding fn. */
 int hook_spawn(Hook *hook, void (*fn)(void *userdata), void *userdata);
+
+struct json_t;
+
+/* What the script says of itself before anything of it is built; of settings only path and class_name count. Runs
+ * the script. An object: class, options (an array: name, type, required, default as text, doc), recovery,
+ * concurrency, network, jit, sink. Errors as of hook_load. */
+int hook_describe(Hook *hook, const HookSettings *settings, struct json_t **ret, Failure *ret_failure);
+
+/* For --check: UBLK::Check.METHOD(target, *arguments) of lib/ublk/check.rb, arguments ending with NULL, and what
+ * it returns as JSON; ret may be NULL. */
+int hook_check(Hook *hook, const char *method, const char *const *arguments, struct json_t **ret, Failure *ret_failure);

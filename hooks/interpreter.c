@@ -22,6 +22,7 @@ bool hook_is_forked = false;
 
 static void mark_forked(void) {
         hook_is_forked = true;
+        hook_signals_forget();
 }
 
 /* All three of the first or none: the trim threshold alone freezes the mmap threshold at 128 KiB, and then

@@ -44,8 +44,7 @@ void hook_prepare(Hook *hook, const char *runtime) {
         hook->runtime = rb_const_get(library, rb_intern(runtime));
 }
 
-/* Once per process. */
-static void prepare_runtime(Hook *hook) {
+void hook_prepare_runtime(Hook *hook) {
         if (!NIL_P(hook->runtime))
                 return;
         (void) rb_ary_unshift(rb_gv_get("$LOAD_PATH"), rb_utf8_str_new_cstr(library_directory()));
@@ -116,7 +115,7 @@ static VALUE load_run(VALUE argument) {
         Load *l = (Load *) argument;
         VALUE keywords, facts;
 
-        prepare_runtime(l->hook);
+        hook_prepare_runtime(l->hook);
         keywords = settings_to_keywords(l->settings);
         facts = rb_funcallv_kw(l->hook->runtime, rb_intern("load"), 1, &keywords, RB_PASS_KEYWORDS);
         geometry_from_facts(facts, l->settings, &l->geometry);

@@ -13,6 +13,9 @@
 /* From here on a copy takes longer than giving the interpreter away and getting it back. */
 #define UNLOCKED_COPY_MIN (64 * 1024)
 
+/* A queue that never gets idle collects all the same after so much payload: a hook may have disabled the collector. */
+#define BUSY_PAYLOAD_MAX (256 << 20)
+
 typedef struct Copy {
         const Request *request;
         void *buffer;
@@ -214,6 +217,8 @@ void hook_serve(void *userdata, Request *const *requests, size_t n) {
                 if (state != 0)
                         batch_fail_request(&b);
         }
+        if (b.hook->payload >= BUSY_PAYLOAD_MAX)
+                hook_idle(b.hook);
         /* A fork that went round libc: `syscall(57)`, or a library of its own. */
         if (getpid() != b.hook->owner)
                 _exit(HOOK_FORKED_STATUS);

@@ -18,8 +18,29 @@ void hook_signals_save(void) {
 }
 
 /* Those that had no handler are Ruby's to use. */
-void hook_signals_restore(void) {
-        for (size_t i = 0; i < ELEMENTSOF(guarded_signals); i++)
-                if (saved_actions[i].sa_handler != SIG_DFL)
-                        (void) sigaction(guarded_signals[i], &saved_actions[i], NULL);
+bool hook_signals_restore(void) {
+        bool changed = false;
+
+        for (size_t i = 0; i < ELEMENTSOF(guarded_signals); i++) {
+                struct sigaction now;
+
+                if (saved_actions[i].sa_handler == SIG_DFL || sigaction(guarded_signals[i], NULL, &now) < 0 ||
+                    now.sa_handler == saved_actions[i].sa_handler)
+                        continue;
+                (void) sigaction(guarded_signals[i], &saved_actions[i], NULL);
+                changed = true;
+        }
+        return changed;
+}
+
+void hook_signals_forget(void) {
+        for (size_t i = 0; i < ELEMENTSOF(guarded_signals); i++) {
+                struct sigaction now;
+
+                if (saved_actions[i].sa_handler == SIG_DFL)
+                        continue;
+                if (sigaction(guarded_signals[i], NULL, &now) == 0 && now.sa_handler == saved_actions[i].sa_handler)
+                        (void) signal(guarded_signals[i], SIG_DFL);
+                saved_actions[i].sa_handler = SIG_DFL;
+        }
 }

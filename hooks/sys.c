@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * UBLK::Sys: the two system calls that a disk needs and Ruby has no method for. lib/ublk/sys.rb says what
+ * UBLK::Sys: the system calls that a disk needs and Ruby has no method for. lib/ublk/sys.rb says what
  * each method means, and stands in for them in a plain interpreter.
  */
 
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <linux/magic.h>
 #include <ruby/io.h>
 #include <ruby/thread.h>
+#include <sys/vfs.h>
 
 #include "hooks/binding.h"
 
@@ -55,9 +57,31 @@ static VALUE sys_zero_range(VALUE self, VALUE io, VALUE offset, VALUE length) {
         return fallocate_run(io, FALLOC_FL_ZERO_RANGE, offset, length);
 }
 
+/* The kernel's boot id is out of sight where ProcSubset=pid hides /proc/sys. But /run is a tmpfs made at boot, and each
+ * of these has a random id (since Linux 5.14). */
+static VALUE sys_boot_id(VALUE self) {
+        struct statfs s;
+        uint64_t id;
+
+        (void) self;
+        static_assert(sizeof(s.f_fsid) == sizeof(id), "f_fsid has 64 bits");
+        if (statfs("/run", &s) < 0 || s.f_type != TMPFS_MAGIC)
+                return Qnil;
+        memcpy(&id, &s.f_fsid, sizeof(id));
+        return id == 0 ? Qnil : rb_sprintf("run-%016llx", (unsigned long long) id);
+}
+
+/* Whether a handler had to be put back: see guard.rb. */
+static VALUE sys_restore_signals(VALUE self) {
+        (void) self;
+        return hook_signals_restore() ? Qtrue : Qfalse;
+}
+
 void sys_define(void) {
         VALUE sys = rb_define_module_under(rb_define_module("UBLK"), "Sys");
 
         rb_define_module_function(sys, "punch_hole", sys_punch_hole, 3);
         rb_define_module_function(sys, "zero_range", sys_zero_range, 3);
+        rb_define_module_function(sys, "boot_id", sys_boot_id, 0);
+        rb_define_module_function(sys, "restore_signals", sys_restore_signals, 0);
 }

@@ -58,7 +58,8 @@ static VALUE collect(VALUE argument) {
         return rb_funcallv_kw(rb_mGC, rb_intern("start"), 1, &hook->minor_collection, RB_PASS_KEYWORDS);
 }
 
-/* A minor collection: a full one takes 50 ms with a million objects. */
+/* A minor collection: a full one takes 50 ms with a million objects. What a hook took away is put back here, now and
+ * then: it costs system calls. */
 void hook_idle(void *userdata) {
         Hook *hook = userdata;
         int state = 0;
@@ -66,6 +67,7 @@ void hook_idle(void *userdata) {
         if (hook->payload < IDLE_PAYLOAD_MIN)
                 return;
         hook->payload = 0;
+        (void) hook_signals_restore();
         (void) rb_protect(collect, (VALUE) hook, &state);
         hook_check_forked();
         if (state != 0)

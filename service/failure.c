@@ -29,6 +29,7 @@ void failure_done(Failure *f) {
         free(f->class_name);
         free(f->message);
         free(f->file);
+        free(f->backtrace);
         *f = FAILURE_NULL;
 }
 
@@ -68,6 +69,10 @@ int failure_set_origin(Failure *f, const char *class_name, const char *file, uin
         if (r >= 0 && line > 0)
                 f->line = line;
         return r;
+}
+
+int failure_set_backtrace(Failure *f, const char *backtrace) {
+        return replace(&f->backtrace, backtrace);
 }
 
 /* A JSON string of at most max bytes of s. Ruby's messages may be in any encoding and cut anywhere: bytes that are
@@ -207,4 +212,17 @@ int failure_describe(const Failure *f, char **ret) {
         if (f->file)
                 return xasprintf(ret, "%s%s%s (%s)", class_name, colon, message, f->file);
         return xasprintf(ret, "%s%s%s", class_name, colon, message);
+}
+
+int failure_describe_fully(const Failure *f, char **ret) {
+        _cleanup_free_ char *text = NULL;
+        int r;
+
+        r = failure_describe(f, &text);
+        if (r < 0)
+                return r;
+        if (f->backtrace && f->backtrace[0])
+                return xasprintf(ret, "%s\n%s", text, f->backtrace);
+        *ret = TAKE_PTR(text);
+        return 0;
 }

@@ -35,6 +35,7 @@ typedef struct Failure {
         char *message;    /* cause and remedy, one or more sentences */
         char *file;       /* or NULL */
         uint32_t line;
+        char *backtrace;  /* the innermost frames, a line each, or NULL; for the journal, never part of the text */
 } Failure;
 
 #define FAILURE_NULL ((Failure) { .kind = FAILURE_WORKER })
@@ -46,6 +47,8 @@ FailureKind failure_kind_from_string(const char *s);
 int failure_set(Failure *f, FailureKind kind, int error, const char *format, ...) _printf_(4, 5);
 /* Where in the hook. Copies; NULL leaves a field as it is. */
 int failure_set_origin(Failure *f, const char *class_name, const char *file, uint32_t line);
+/* Copies; NULL leaves it as it is. */
+int failure_set_backtrace(Failure *f, const char *backtrace);
 void failure_done(Failure *f);
 
 /* Always such a line, in UTF-8, shortened to fit. */
@@ -54,3 +57,5 @@ int failure_to_text(const Failure *f, char **ret);
 int failure_from_text(const char *text, Failure *ret);
 /* "Errno::ENOENT: No such file (file.rb:7)": what a person reads. */
 int failure_describe(const Failure *f, char **ret);
+/* The same, and below it the backtrace if there is one. */
+int failure_describe_fully(const Failure *f, char **ret);

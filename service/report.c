@@ -32,13 +32,14 @@ static bool take_turn(unsigned *ret_suppressed) {
         return turn;
 }
 
-static void send_entry(const char *device, const Request *request, const Failure *failure, const char *text) {
+static void send_entry(const char *device, const Request *request, const Failure *failure, const char *text, unsigned suppressed) {
         const char *class_name = failure->class_name ? failure->class_name : "";
         const char *op = request ? operation_to_string(request->op) : NULL;
 
         if (!request || !op) {
                 (void) sd_journal_send("PRIORITY=%i", LOG_ERR, "MESSAGE=%s: %s", device, text,
-                                       "UBLK_DEVICE=%s", device, "RUBY_CLASS=%s", class_name, NULL);
+                                       "UBLK_DEVICE=%s", device, "RUBY_CLASS=%s", class_name,
+                                       "UBLK_SUPPRESSED=%u", suppressed, NULL);
                 return;
         }
         (void) sd_journal_send("PRIORITY=%i", LOG_ERR,
@@ -48,17 +49,18 @@ static void send_entry(const char *device, const Request *request, const Failure
                                "UBLK_DEVICE=%s", device, "UBLK_OP=%s", op,
                                "UBLK_OFFSET=%llu", (unsigned long long) request->offset,
                                "UBLK_LENGTH=%llu", (unsigned long long) request->length,
-                               "RUBY_CLASS=%s", class_name, NULL);
+                               "UBLK_ERRNO=%i", request->result < 0 ? -request->result : failure->error,
+                               "UBLK_SUPPRESSED=%u", suppressed, "RUBY_CLASS=%s", class_name, NULL);
 }
 
 void report_failure(const char *device, const Request *request, const Failure *failure) {
         _cleanup_free_ char *text = NULL;
         unsigned suppressed = 0;
 
-        if (!take_turn(&suppressed) || failure_describe(failure, &text) < 0)
+        if (!take_turn(&suppressed) || failure_describe_fully(failure, &text) < 0)
                 return;
         if (suppressed > 0)
                 log_warning("%s: %u more errors of the hook were not logged", device, suppressed);
-        send_entry(device, request, failure, text);
+        send_entry(device, request, failure, text, suppressed);
         supervisor_publish(failure);
 }

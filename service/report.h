@@ -3,7 +3,9 @@
 
 /*
  * What became of requests that a hook failed: a structured journal entry each, no more than a burst of them at a time,
- * with a count of those left out; and the last one as the device's LastError (supervisor_publish).
+ * with a count of those left out; and the last one as the device's LastError (supervisor_publish). The entry's message
+ * has the backtrace. Its fields: UBLK_DEVICE, UBLK_OP, UBLK_OFFSET, UBLK_LENGTH, UBLK_ERRNO, RUBY_CLASS, and
+ * UBLK_SUPPRESSED, how many before it were left out.
  */
 
 #include "service/failure.h"

@@ -1,11 +1,24 @@
 # frozen_string_literal: true
 
 # What a hook script may use. In a worker all of it is loaded before the script; `require "ublk"` there does
-# nothing.
+# nothing. In a program of its own `require "ublk"` works on any host, and `UBLK.supported?` says whether devices
+# can be made.
 module UBLK
+  # Loaded when a hook names them.
+  autoload :Around, "ublk/around"
+  autoload :Layer, "ublk/layer"
+  autoload :Layers, "ublk/layers"
+  autoload :Policy, "ublk/policy"
+
+  autoload :Control, "ublk/control"
+  autoload :Device, "ublk/device"
+  autoload :DeviceInfo, "ublk/device_info"
+  autoload :Params, "ublk/params"
 end
 
 require "ublk/errors"
-require "ublk/device"
+require "ublk/version"
+require "ublk/device_name"
+require "ublk/native"
 require "ublk/sys"
 require "ublk/target"

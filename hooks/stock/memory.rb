@@ -15,6 +15,7 @@ class MemoryDisk < UBLK::Target
   def initialize(size:)
     super
     @chunks = {} # by number: binary Strings of CHUNK + SLACK bytes
+    @lock = Mutex.new # two queues may be the first to write to one chunk
     @zeroes = ("\0".b * (CHUNK + SLACK)).freeze
   end
 
@@ -59,7 +60,7 @@ class MemoryDisk < UBLK::Target
   private
 
   def chunk(number)
-    @chunks[number] ||= String.new(@zeroes)
+    @chunks[number] || @lock.synchronize { @chunks[number] ||= String.new(@zeroes) }
   end
 
   def read_chunk(number, at, length)

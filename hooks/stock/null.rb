@@ -6,6 +6,9 @@ class NullDisk < UBLK::Target
   option :size, :bytes, required: true, doc: "size of the disk"
   recovery :reissue # nothing can get lost
 
+  # For `ublkctl check`: that nothing can be read back is no fault here.
+  def self.sink? = true
+
   def initialize(size:)
     super
     @zeroes = {}

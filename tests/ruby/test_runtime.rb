@@ -72,6 +72,21 @@ class TestRuntime < Minitest::Test
     assert_predicate long, :valid_encoding?
   end
 
+  def deep(times) = times.zero? ? raise("deep") : deep(times - 1)
+
+  def test_backtrace
+    assert_nil describe(RuntimeError.new("never raised"))[6]
+    frames = describe(assert_raises(RuntimeError) { deep(20) })[6].lines(chomp: true)
+    assert_equal 8, frames.size
+    frames.each { |frame| assert_match(/\A    from \S+test_runtime\.rb:\d+:in .*deep/, frame) }
+    odd = RuntimeError.new("x")
+    odd.set_backtrace(["a\xff\0#{"b" * 500}".b, "c"])
+    first, second = describe(odd)[6].lines(chomp: true)
+    assert_operator first.bytesize, :<=, 210
+    assert_equal ["    from c", true, false], [second, first.valid_encoding?, first.include?("\0")]
+    assert_nil describe(Class.new(StandardError) { def backtrace = raise }.new("x"))[6]
+  end
+
   def test_kinds
     assert_equal ["arguments", Errno::EINVAL::Errno, nil], describe(UBLK::ArgumentsError.new("x"))[0, 3]
     assert_equal ["no-hook", Errno::ENOENT::Errno, nil], describe(UBLK::NoHookError.new("x"))[0, 3]

@@ -74,11 +74,31 @@ static void test_foreign_text(void) {
         }
 }
 
+static void test_backtrace(void) {
+        Failure f = FAILURE_NULL, back = FAILURE_NULL;
+        _cleanup_free_ char *described = NULL, *plain = NULL;
+
+        (void) failure_set(&f, FAILURE_HOOK, EIO, "no");
+        (void) failure_set_origin(&f, "RuntimeError", "/h/file.rb", 7);
+        g_assert_cmpint(failure_describe_fully(&f, &plain), ==, 0);
+        g_assert_cmpstr(plain, ==, "RuntimeError: no (/h/file.rb:7)");
+        g_assert_cmpint(failure_set_backtrace(&f, "    from /h/file.rb:7:in `read'\n    from /h/file.rb:9:in `each'"), ==, 0);
+        round_trip(&f, &back);
+        g_assert_null(back.backtrace);
+        g_assert_cmpint(failure_describe_fully(&f, &described), ==, 0);
+        g_assert_cmpstr(described, ==, "RuntimeError: no (/h/file.rb:7)\n    from /h/file.rb:7:in `read'\n    from /h/file.rb:9:in `each'");
+        (void) failure_set(&f, FAILURE_HOOK, EIO, "next");
+        g_assert_null(f.backtrace);
+        failure_done(&f);
+        failure_done(&back);
+}
+
 int main(int argc, char *argv[]) {
         g_test_init(&argc, &argv, NULL);
         g_test_add_func("/failure/round-trip", test_round_trip);
         g_test_add_func("/failure/any-bytes", test_any_bytes);
         g_test_add_func("/failure/utf8-is-kept", test_utf8_is_kept);
         g_test_add_func("/failure/foreign-text", test_foreign_text);
+        g_test_add_func("/failure/backtrace", test_backtrace);
         return g_test_run();
 }

@@ -28,6 +28,7 @@ static void on_report(void *userdata, const Request *request, const Failure *fai
         r->reported = *request;
         (void) failure_set(&r->report, failure->kind, failure->error, "%s", failure->message);
         (void) failure_set_origin(&r->report, failure->class_name, failure->file, failure->line);
+        (void) failure_set_backtrace(&r->report, failure->backtrace);
 }
 
 static int load_path(const HookSettings *base, const Argument *arguments, size_t n) {
@@ -164,6 +165,7 @@ int main(int argc, char *argv[]) {
         add_argument_tests();
         add_serve_tests();
         add_misbehaviour_tests();
+        add_guard_tests();
         add_stock_tests();
         add_end_tests();
         r = hook_run(run_cases, NULL);

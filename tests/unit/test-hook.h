@@ -52,5 +52,6 @@ void add_load_tests(void);
 void add_argument_tests(void);
 void add_serve_tests(void);
 void add_misbehaviour_tests(void);
+void add_guard_tests(void);
 void add_stock_tests(void);
 void add_end_tests(void);

@@ -36,6 +36,13 @@ module UBLK
       @recovery = value
     end
 
+    # What this class or a superclass of it declares, nil if none did.
+    def own_recovery
+      return @recovery if instance_variable_defined?(:@recovery)
+
+      superclass.respond_to?(:own_recovery) ? superclass.own_recovery : nil
+    end
+
     # How many requests the target can serve at a time, each on a Ruby thread of its own.
     def concurrency(value = nil)
       return declared(:@concurrency, 1) if value.nil?

@@ -10,6 +10,8 @@ module UBLK
     NAME = Module.instance_method(:to_s)
     BACKTRACE = Exception.instance_method(:backtrace)
     MESSAGE_MAX = 1000
+    FRAMES = 8
+    FRAME_MAX = 200
     ERRNO_MAX = 4095
     FRAME = /\A(.+?):(\d+)(?::|\z)/
 
@@ -51,6 +53,14 @@ module UBLK
 
         at = syntax_error_at(error) if error.is_a?(SyntaxError)
         at || innermost(BACKTRACE.bind_call(error), script)
+      rescue StandardError
+        nil
+      end
+
+      # The innermost frames, a line each; nil if there are none.
+      def backtrace(error)
+        frames = Array(BACKTRACE.bind_call(error)).first(FRAMES)
+        frames.map { |frame| "    from #{clean(frame).byteslice(0, FRAME_MAX).scrub("")}" }.join("\n") unless frames.empty?
       rescue StandardError
         nil
       end

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module UBLK
-  # RubyGems when somebody needs it. The worker starts Ruby without: loading it takes four fifths of the start,
-  # and most hooks never look at a gem. A script sees no difference:
+  # RubyGems when somebody needs it. The worker starts Ruby without: loading it takes four fifths of the
+  # start, and most hooks never look at a gem. A script sees no difference:
   #
   # * a `require` that finds nothing loads RubyGems and is tried again, so that installed gems are found;
   # * so do `gem`, the constant Gem, and a `require` of bundler;
@@ -12,7 +12,8 @@ module UBLK
   # In an interpreter that has RubyGems already, only the Gemfile is looked at.
   module Gems
     # What RubyGems brings along and scripts use without asking for it.
-    CONSTANTS = { Gem: "ublk/gems/load", RbConfig: "rbconfig", Monitor: "monitor", MonitorMixin: "monitor" }.freeze
+    CONSTANTS = { Gem: "ublk/gems/load", RbConfig: "rbconfig",
+                  Monitor: "monitor", MonitorMixin: "monitor" }.freeze
 
     # Libraries that are none without RubyGems.
     OWN = %r{\A(?:rubygems|bundler)(?:/|\.rb\z|\z)}
@@ -35,6 +36,18 @@ module UBLK
       rescue ::LoadError
         false
       end
+
+      # Round what loads it.
+      def loading
+        @loader = Thread.current
+        yield
+        @loaded = true
+      ensure
+        @loader = nil
+      end
+
+      # Whether a `require` is none of ours: RubyGems is there, or is being loaded by this thread.
+      def passive? = @loaded || @loader == Thread.current
 
       private
 
@@ -70,7 +83,8 @@ module UBLK
       # Where `gem install` puts them: as root on any system and on Debian, by hand, and as this user.
       def install_directories
         version = RbConfig::CONFIG["ruby_version"]
-        [library_directory, "/var/lib/gems/#{version}", "/usr/local/lib/ruby/gems/#{version}"] + user_directories(version)
+        [library_directory, "/var/lib/gems/#{version}", "/usr/local/lib/ruby/gems/#{version}",
+         *user_directories(version)]
       end
 
       def user_directories(version)

@@ -1,15 +1,14 @@
 # frozen_string_literal: true
 
 require "ublk"
+require "ublk/abilities"
 require "ublk/description"
-require "ublk/gems"
+require "ublk/guard"
 require "ublk/script"
 
 module UBLK
   # What the worker's C code calls.
   module Runtime
-    # What it needs to know of a method is asked of the object itself, whatever the hook calls `method`.
-    METHOD = Kernel.instance_method(:method)
     UINT32_MAX = (1 << 32) - 1
     UINT64_MAX = (1 << 64) - 1
 
@@ -21,30 +20,30 @@ module UBLK
         $stdout.sync = true # what a hook prints goes to the journal at once
         @path = path
         UBLK.serve_device(device, read_only: read_only)
-        Gems.prepare(path)
-        target_class = Script.new(path).load(class_name)
-        values = resolve(name, target_class, arguments)
-        recovery = resolve_recovery(name, target_class, recovery)
-        @target = target = target_class.new(**values)
-        check_methods(target, target_class, read_only)
+        Guard.install
+        script = Script.new(path)
+        stack = script.stack(script.load(class_name))
+        values = resolve(name, stack.options, arguments)
+        recovery = resolve_recovery(name, stack.recovery, recovery)
+        @target = target = stack.build(values)
+        check_methods(target, stack.target_class, read_only)
         facts(target, recovery).tap { settle }
       end
 
-      # [kind, errno, class, message, file, line] of an exception; method: of the target, if one was running.
-      # In C it becomes a Failure.
+      # [kind, errno, class, message, file, line, backtrace] of an exception; method: of the target, if one was
+      # running. In C it becomes a Failure.
       def describe(error, method)
         origin = Description.origin(error, @path)
         origin ||= method_origin(method) if error.is_a?(ContractError)
         origin ||= [@path, nil]
         [Description.kind(error), Description.errno(error),
-         Description.class_name(error), Description.message(error), *origin]
+         Description.class_name(error), Description.message(error), *origin, Description.backtrace(error)]
       end
 
       private
 
       # The arguments as keywords of `initialize`.
-      def resolve(name, target_class, arguments)
-        options = target_class.options
+      def resolve(name, options, arguments)
         values = arguments.to_h do |key, letter, text|
           option = options[key.to_sym]
           raise ArgumentsError, "the hook #{name} has no option \"#{key}\": #{takes(options)}" unless option
@@ -69,8 +68,8 @@ module UBLK
 
       # A hook without recovery keeps its data in its process. To recover its device would put an empty disk,
       # or one of another age, under a file system.
-      def resolve_recovery(name, target_class, asked)
-        declared = target_class.recovery.to_s.tr("_", "-")
+      def resolve_recovery(name, declared, asked)
+        declared = declared.to_s.tr("_", "-")
         return declared if asked == "default"
         return asked if declared != "none" || asked == "none"
 
@@ -78,21 +77,13 @@ module UBLK
                               "it can't be #{asked}"
       end
 
-
       def check_methods(target, target_class, read_only)
         name = Script.name_of(target_class)
-        raise HookError, "#{name} does not define read(offset, length)" unless overrides?(target, :read)
-        return if overrides?(target, :write) || read_only || target.read_only?
+        raise HookError, "#{name} does not define read(offset, length)" unless Abilities.supports?(target, :read)
+        return if read_only || target.read_only? || Abilities.supports?(target, :write)
 
         raise HookError, "#{name} does not define write(offset, data); " \
                          "a disk that can't be written says `def read_only? = true`"
-      end
-
-      # In its class, a module, or on the object itself.
-      def overrides?(target, name)
-        METHOD.bind_call(target, name).owner != Target
-      rescue NameError
-        false
       end
 
       def facts(target, recovery)
@@ -101,8 +92,9 @@ module UBLK
           logical_block_size: integer(target, :logical_block_size, UINT32_MAX),
           physical_block_size: integer(target, :physical_block_size, UINT32_MAX),
           read_only: target.read_only?, rotational: target.rotational?,
-          can_discard: overrides?(target, :discard), can_write_zeroes: overrides?(target, :write_zeroes),
-          takes_unmap: takes_unmap?(target) }
+          can_discard: Abilities.supports?(target, :discard),
+          can_write_zeroes: Abilities.supports?(target, :write_zeroes),
+          takes_unmap: Abilities.takes_unmap?(target) }
       end
 
       def integer(target, name, max)
@@ -113,21 +105,17 @@ module UBLK
         raise HookError, "#{name} must be an Integer from 0 to #{max}, and is #{value.inspect[0, 80]}#{hint}"
       end
 
-      def takes_unmap?(target)
-        METHOD.bind_call(target, :write_zeroes).parameters.any? do |kind, name|
-          kind == :keyrest || (%i[key keyreq].include?(kind) && name == :unmap)
-        end
-      end
-
       # What loading left behind is collected now and not in front of the first request.
       def settle
         GC.start
         Process.warmup if Process.respond_to?(:warmup)
       end
 
-      # A wrong return value has no backtrace: the method is where to look.
+      # A wrong return value has no backtrace: the method is where to look, below all layers.
       def method_origin(name)
-        name && @target && METHOD.bind_call(@target, name).source_location
+        target = @target
+        target = target.target while Abilities.layer?(target)
+        name && target && Abilities::METHOD.bind_call(target, name).source_location
       rescue NameError
         nil
       end

@@ -1,10 +1,20 @@
 # frozen_string_literal: true
 
 require "ublk/errors"
+require "ublk/gems"
+require "ublk/stack"
 require "ublk/target"
 
 module UBLK
-  # A hook script that is being loaded: which classes it defines, and which of them is the target.
+  # While a script is loaded, `Trace` is UBLK::Layers::Trace wherever nothing else has that name.
+  module LayerNames
+    def const_missing(name)
+      Script.current && Layers.const_defined?(name, false) ? Layers.const_get(name, false) : super
+    end
+  end
+
+  # A hook script that is being loaded: which classes it defines, which of them is the target, and what it
+  # puts round it.
   class Script
     CLASS_NAME = /\A[A-Z]\w*(?:::[A-Z]\w*)*\z/
 
@@ -21,16 +31,39 @@ module UBLK
     def initialize(path)
       @path = path
       @chosen = nil
+      @uses = []
+      @options = {}
     end
 
     # Runs the script and returns the target's class. class_name: the user's choice, over anything the script
     # says. Raises NoHookError, HookError, ArgumentsError, and whatever the script raises.
     def load(class_name = nil)
       check_file
+      Gems.prepare(path)
       first = Target.derived.size
       run_file
       @classes = Target.derived.drop(first).filter_map { |klass, file| klass if same_file?(file) }
       class_name ? find_named(class_name) : @chosen || the_only_one
+    end
+
+    # After load: the target with what the script puts round it. Raises HookError.
+    def stack(target_class) = Stack.new(target_class, @uses, @options)
+
+    # What `use X, **options` in the script does; line: of the script.
+    def add_layer(layer, options, line)
+      unless layer.is_a?(Class) && layer < Target && layer.layer?
+        raise HookError, "use takes a layer, a subclass of UBLK::Layer, not " \
+                         "#{layer.is_a?(Module) ? Script.name_of(layer) : layer.class}"
+      end
+
+      @uses << Stack::Use.new(layer, options, line)
+      layer
+    end
+
+    # What `option` outside any class does.
+    def add_option(name, type, **facts)
+      option = Option.new(name, type, **facts)
+      @options[option.name] = option
     end
 
     # What `run X` in the script does.
@@ -64,7 +97,7 @@ module UBLK
     # The second time in a module of its own, since the classes of the first are still there.
     def run_file
       Script.current = self
-      Kernel.load(path, Script.loaded_before ? Module.new : false)
+      Kernel.load(path, Script.loaded_before ? Module.new.extend(LayerNames) : false)
     ensure
       Script.current = nil
       Script.loaded_before = true
@@ -74,9 +107,9 @@ module UBLK
       file == path || (file && File.exist?(file) && File.identical?(file, path))
     end
 
-    # Those that no other class of the script is derived from.
+    # Those that no other class of the script is derived from, and that are no layers.
     def candidates
-      @classes.reject { |klass| @classes.any? { |other| other < klass } }
+      @classes.reject { |klass| klass.layer? || @classes.any? { |other| other < klass } }
     end
 
     def list(classes) = classes.map { |klass| Script.name_of(klass) }.join(", ")
@@ -106,8 +139,25 @@ module UBLK
   end
 end
 
-# In a hook script: `run FileDisk` says which class is the target.
-TOPLEVEL_BINDING.receiver.define_singleton_method(:run) do |target|
-  script = UBLK::Script.current or raise UBLK::HookError, "run is for a hook script that is being loaded"
-  script.choose(target)
+Object.extend(UBLK::LayerNames)
+
+# What a hook script says outside its classes.
+{
+  # `run FileDisk`: that class is the target.
+  run: ->(script, target) { script.choose(target) },
+  # `use RateLimit, iops: 500`: goes round what the lines below it make. The first one sees a request first.
+  use: lambda do |script, layer, **options|
+    script.add_layer(layer, options, caller_locations.find { |at| at.path == script.path }&.lineno)
+  end,
+  # `option :iops, :integer, default: 500`: an argument of the device that the target does not know, for
+  # layers.
+  option: ->(script, name, type, **facts) { script.add_option(name, type, **facts) },
+  # `arg(:iops)`: in the options of a layer, the value of that argument; or what the block makes of it.
+  arg: ->(_script, name, &conversion) { UBLK::Stack::Argument.new(name.to_sym, conversion) }
+}.each do |word, action|
+  TOPLEVEL_BINDING.receiver.define_singleton_method(word) do |*values, **options, &block|
+    script = UBLK::Script.current or
+      raise UBLK::HookError, "#{word} is for a hook script that is being loaded"
+    action.call(script, *values, **options, &block)
+  end
 end

@@ -9,6 +9,9 @@ module UBLK
   # * `zero_range(io, offset, length)`: the same, but the range stays allocated.
   #
   # Both raise `Errno::EOPNOTSUPP` where the file system can't, and any other errno of fallocate(2).
+  #
+  # * `boot_id`: a String that is another one after the machine was started anew, so that what was in the page
+  #   cache and on no disk is known to be gone. nil where nothing tells.
   module Sys
     unless respond_to?(:punch_hole)
       def self.punch_hole(_io, _offset, _length)
@@ -17,6 +20,15 @@ module UBLK
 
       def self.zero_range(_io, _offset, _length)
         raise Errno::EOPNOTSUPP, "fallocate needs the worker"
+      end
+
+      # For the worker, not for hooks: gives it its own signal handlers back. Whether that was needed.
+      def self.restore_signals = false
+
+      def self.boot_id
+        File.read("/proc/sys/kernel/random/boot_id").strip
+      rescue SystemCallError
+        nil
       end
     end
   end

@@ -14,6 +14,7 @@ module UBLK
     extend Declarations
 
     SIZE_LIMIT = 1 << 63
+    OPERATIONS = %i[read write flush discard write_zeroes].freeze
 
     # Classes that were derived from this one, each with the file that did it; newest last. For the worker.
     @derived = []
@@ -26,12 +27,23 @@ module UBLK
       Target.derived << [subclass, frame&.path]
     end
 
+    # Whether its objects go round another target: UBLK::Layer says yes.
+    def self.layer? = false
+
     # Bytes.
     attr_reader :size
 
-    # size: bytes, above 0, below 2^63, a multiple of the logical block size. Raises ArgumentError.
-    def initialize(size:)
+    # How many queues and how many requests in each `UBLK::Device.create` makes unless it is told otherwise; a
+    # device of the service has options for that.
+    def queues = @queues || 1
+    def depth = @depth || 128
+
+    # size: bytes, above 0, below 2^63, a multiple of the logical block size. queues, depth: 1 to 4096. Raises
+    # ArgumentError.
+    def initialize(size:, queues: 1, depth: 128)
       @size = check_size(size)
+      @queues = check_count(:queues, queues)
+      @depth = check_count(:depth, depth)
     end
 
     # Returns a String of exactly `length` bytes.
@@ -71,6 +83,12 @@ module UBLK
     def rotational? = false
 
     private
+
+    def check_count(name, count)
+      return count if count.is_a?(Integer) && count.between?(1, 4096)
+
+      raise ArgumentError, "#{name} must be an Integer from 1 to 4096, not #{count.inspect[0, 80]}"
+    end
 
     def check_size(size)
       raise ArgumentError, "size must be an Integer of bytes, not #{size.inspect[0, 80]}" unless size.is_a?(Integer)

@@ -12,7 +12,9 @@ module Kernel
 
   def require(path)
     name = path.respond_to?(:to_path) ? path.to_path : path
-    return ublk_original_require(name) if !name.is_a?(String) || name.start_with?("ublk/")
+    if !name.is_a?(String) || name.start_with?("ublk/") || UBLK::Gems.passive?
+      return ublk_original_require(name)
+    end
 
     if UBLK::Gems.first?(name) && UBLK::Gems.load
       return name == "rubygems" ? false : ::Kernel.instance_method(:require).bind_call(self, name)
@@ -32,5 +34,6 @@ module Kernel
     ::Kernel.instance_method(:gem).bind_call(self, name, *requirements)
   end
 
-  private :ublk_original_require, :require, :gem
+  alias ublk_lazy_require require
+  private :ublk_original_require, :ublk_lazy_require, :require, :gem
 end
