@@ -2,6 +2,7 @@
 #include "service/activate.h"
 
 #include "service/activation.h"
+#include "service/activation-attempts.h"
 #include "service/log.h"
 #include "service/marker.h"
 #include "service/probe.h"
@@ -10,12 +11,20 @@
 #include <signal.h>
 
 #define HELLO_USEC (5 * USEC_PER_SEC)
+/* For taking a new device away again, beyond ACTIVATION_USEC. */
+#define UNDO_USEC (2 * USEC_PER_SEC)
 
 static void activation_done(Activation *a) {
         safe_close(a->node_fd);
         worker_link_done(&a->worker);
         control_free(a->control);
         device_config_free(a->config);
+}
+
+uint64_t activation_deadline(const Activation *a, uint64_t limit_usec) {
+        uint64_t deadline = now_usec() + limit_usec;
+
+        return a->deadline_usec > 0 && a->deadline_usec < deadline ? a->deadline_usec : deadline;
 }
 
 int activation_pause(Activation *a, uint64_t *delay_usec) {
@@ -68,7 +77,7 @@ static int get_geometry(Activation *a, Failure *f) {
         WorkerReply reply;
         int r;
 
-        r = worker_link_call(&a->worker, MESSAGE_HELLO, HELLO_USEC, &reply, f);
+        r = worker_link_call(&a->worker, MESSAGE_HELLO, activation_deadline(a, HELLO_USEC), &reply, f);
         if (r < 0)
                 return r;
         r = check_reply(a, &reply, f);
@@ -87,7 +96,7 @@ static int open_worker(Activation *a, Failure *f) {
         r = activation_lend_node(a, f);
         if (r < 0)
                 return r;
-        r = worker_link_call(&a->worker, MESSAGE_OPEN, ACTIVATION_WORKER_USEC, &reply, f);
+        r = worker_link_call(&a->worker, MESSAGE_OPEN, activation_deadline(a, ACTIVATION_WORKER_USEC), &reply, f);
         if (r < 0) {
                 Failure ignored = FAILURE_NULL;
 
@@ -113,6 +122,7 @@ static int activation_run(Activation *a, Failure *f) {
         r = probe_open_control(&a->control, f);
         if (r < 0)
                 return r;
+        control_set_deadline(a->control, a->deadline_usec);
         r = activation_prepare(a, f);
         if (r < 0)
                 return r;
@@ -142,6 +152,7 @@ static void undo(Activation *a) {
         r = marker_remove(a->id);
         if (r < 0)
                 log_warning("Can't remove the udev file of device %u, ignoring: %s", a->id, strerror(-r));
+        control_set_deadline(a->control, now_usec() + UNDO_USEC);
         r = control_delete(a->control, a->id);
         if (r < 0 && r != -ENODEV)
                 log_warning("Can't delete device %u again: %s", a->id, strerror(-r));
@@ -158,11 +169,16 @@ static void hold_off_sigterm(void) {
 }
 
 int activate(uint32_t id, pid_t pid, Failure *f) {
-        _cleanup_(activation_done) Activation a = { .id = id, .worker = WORKER_LINK_NULL, .node_fd = -EBADF };
+        _cleanup_(activation_done) Activation a = {
+                .id = id,
+                .deadline_usec = now_usec() + ACTIVATION_USEC,
+                .worker = WORKER_LINK_NULL,
+                .node_fd = -EBADF,
+        };
         int r;
 
         hold_off_sigterm();
-        r = worker_link_connect(&a.worker, id, pid, f);
+        r = worker_link_connect(&a.worker, id, pid, activation_deadline(&a, HELLO_USEC), f);
         if (r < 0)
                 return r;
         r = activation_run(&a, f);
@@ -172,6 +188,7 @@ int activate(uint32_t id, pid_t pid, Failure *f) {
                 undo(&a);
                 return r;
         }
+        attempts_forget(id);
         log_info("Device %u (%s) is live, served by worker %d.", id, a.config->name, (int) pid);
         return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/activation.h"
+#include "service/control-node.h"
 #include "service/features.h"
 #include "service/holders.h"
 #include "service/holders-scan.h"
@@ -13,7 +14,10 @@
 #define RECOVERY_FLAGS \
         ((uint64_t) (UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_REISSUE | UBLK_F_USER_RECOVERY_FAIL_IO))
 
-uint64_t activation_flags(Recovery recovery, uint64_t kernel_features) {
+/* Not UBLK_F_QUIESCE: nothing here asks for it, and to a queue that is idle a quiesce looks like the end of its device
+ * (queue.c): the worker would exit as if it had been stopped, and nobody would start it again. A worker can't tell the two
+ * apart, as the state of a device is told to root only. */
+uint64_t activation_flags(Recovery recovery) {
         uint64_t flags = UBLK_F_USER_COPY | UBLK_F_CMD_IOCTL_ENCODE;
 
         switch (recovery) {
@@ -29,8 +33,6 @@ uint64_t activation_flags(Recovery recovery, uint64_t kernel_features) {
         default:
                 break;
         }
-        if ((flags & UBLK_F_USER_RECOVERY) && (kernel_features & UBLK_F_QUIESCE))
-                flags |= UBLK_F_QUIESCE;
         return flags;
 }
 
@@ -39,7 +41,7 @@ static int kernel_failure(Failure *f, int error, const char *what) {
 }
 
 static int wait_until_gone(Activation *a, Failure *f) {
-        uint64_t deadline = now_usec() + ACTIVATION_SETTLE_USEC, delay = USEC_PER_MSEC;
+        uint64_t deadline = activation_deadline(a, ACTIVATION_SETTLE_USEC), delay = USEC_PER_MSEC;
         _cleanup_free_ char *openers = NULL;
         struct ublk_dev_info info;
         char node[32];
@@ -150,7 +152,7 @@ static int add(Activation *a, Failure *f) {
                 probe_run(&p);
                 return failure_set(f, FAILURE_KERNEL, EOPNOTSUPP, "%s", p.reason);
         }
-        info.flags = activation_flags(a->geometry.recovery, kernel_features);
+        info.flags = activation_flags(a->geometry.recovery);
         /* Before the kernel is asked: where it would mask a flag, it would also make a device for nothing. */
         r = check_flags(info.flags, kernel_features | UBLK_F_CMD_IOCTL_ENCODE, f);
         if (r < 0)
@@ -162,7 +164,7 @@ static int add(Activation *a, Failure *f) {
         if (r < 0)
                 return kernel_failure(f, r, "add the device");
         a->is_new = true;
-        r = check_added(a, activation_flags(a->geometry.recovery, kernel_features), &info, f);
+        r = check_added(a, activation_flags(a->geometry.recovery), &info, f);
         if (r < 0)
                 return r;
         return set_params(a, f);
@@ -208,7 +210,7 @@ static int replace_leftover(Activation *a, const struct ublk_dev_info *info, Fai
         if (info->state == UBLK_S_DEV_LIVE)
                 return failure_set(f, FAILURE_EXISTS, EEXIST,
                                    "/dev/ublkb%u is a live disk of another configuration", a->id);
-        r = holders_find(a->id, &h);
+        r = holders_find(a->id, a->deadline_usec, &h);
         if (r >= 0 && h.n > 0)
                 r = holders_describe(&h, &who);
         if (r < 0)
@@ -223,7 +225,7 @@ static int replace_leftover(Activation *a, const struct ublk_dev_info *info, Fai
 
 /* The former worker is dead, or there would be no new one; what follows from that takes its time. */
 static int wait_until_settled(Activation *a, struct ublk_dev_info *info, Failure *f) {
-        uint64_t deadline = now_usec() + ACTIVATION_SETTLE_USEC, delay = USEC_PER_MSEC;
+        uint64_t deadline = activation_deadline(a, ACTIVATION_SETTLE_USEC), delay = USEC_PER_MSEC;
         _cleanup_free_ char *openers = NULL;
         char node[32];
         int r;
@@ -266,7 +268,7 @@ static int start_recovery_once(Activation *a, bool *round_is_open) {
 }
 
 static int start_recovery(Activation *a, Failure *f) {
-        uint64_t deadline = now_usec() + ACTIVATION_SETTLE_USEC, delay = USEC_PER_MSEC;
+        uint64_t deadline = activation_deadline(a, ACTIVATION_SETTLE_USEC), delay = USEC_PER_MSEC;
         bool rounds_last = activation_rounds_last(a);
         bool round_is_open = rounds_last && a->config->queues > 1, finished = round_is_open;
         _cleanup_free_ char *openers = NULL;
@@ -300,7 +302,7 @@ static int start_recovery(Activation *a, Failure *f) {
 
 /* What can't change as long as the kernel device lives. */
 static int check_known(Activation *a, const struct ublk_dev_info *info, Failure *f) {
-        uint64_t wanted = activation_flags(a->geometry.recovery, info->flags);
+        uint64_t wanted = activation_flags(a->geometry.recovery);
         const DeviceConfig *c = a->config;
         _cleanup_free_ char *message = NULL;
         struct ublk_params p;
@@ -345,6 +347,9 @@ int activation_prepare(Activation *a, Failure *f) {
                                    a->id, foreign_server(&info, buffer));
         if (info.ublksrv_flags != device_config_kernel_tag(a->config))
                 return replace_leftover(a, &info, f);
+        r = control_node_reset(a->id); /* an earlier run may have been killed before it took it back */
+        if (r < 0 && r != -ENOENT)
+                log_warning("Can't take /dev/ublkc%u back from an earlier worker, ignoring: %s", a->id, strerror(-r));
         r = wait_until_settled(a, &info, f);
         if (r < 0)
                 return r;
@@ -361,6 +366,7 @@ int activation_prepare(Activation *a, Failure *f) {
 int activation_start(Activation *a, Failure *f) {
         int (*start)(Control *, uint32_t, pid_t, int, uint64_t) =
                 a->is_new ? control_start : control_end_recovery;
+        uint64_t begin = now_usec();
         int r = -EOWNERDEAD;
 
         /* With a dead worker START_DEV hangs for ever or worse on 6.12, and makes a zombie of the device
@@ -375,7 +381,7 @@ int activation_start(Activation *a, Failure *f) {
         if (r == -ETIMEDOUT)
                 return failure_set(f, FAILURE_WORKER, ETIMEDOUT,
                                    "the kernel still waits for the worker to fetch requests after %.0f s",
-                                   (double) ACTIVATION_WORKER_USEC / USEC_PER_SEC);
+                                   (double) (now_usec() - begin) / USEC_PER_SEC);
         if (r < 0)
                 return kernel_failure(f, r, a->is_new ? "start the device" : "end the device's recovery");
         return 0;

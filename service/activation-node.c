@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/activation.h"
+#include "service/control-node.h"
 #include "service/log.h"
 
 #include <fcntl.h>
@@ -18,7 +19,7 @@ static bool is_node(const Activation *a, int fd) {
 
 /* devtmpfs makes the node before ADD_DEV returns, but a /dev of another make may not. */
 static int open_node(Activation *a) {
-        uint64_t deadline = now_usec() + NODE_USEC, delay = USEC_PER_MSEC;
+        uint64_t deadline = activation_deadline(a, NODE_USEC), delay = USEC_PER_MSEC;
         char path[32];
         int r;
 
@@ -49,15 +50,12 @@ int activation_lend_node(Activation *a, Failure *f) {
 
 int activation_take_node_back(Activation *a, Failure *f) {
         _cleanup_close_ int fd = TAKE_FD(a->node_fd);
-        char path[64];
+        int r;
 
-        /* By its descriptor: fchmod(2) refuses O_PATH, and fchmodat2(2) is younger than the kernels we serve.
-         */
-        (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        if (fchownat(fd, "", 0, 0, AT_EMPTY_PATH) < 0 || chmod(path, 0600) < 0)
-                return failure_set(f, FAILURE_WORKER, errno,
-                                   "/dev/ublkc%u can't be taken back from the worker: %s", a->id,
-                                   strerror(errno));
+        r = control_node_take(fd);
+        if (r < 0)
+                return failure_set(f, FAILURE_WORKER, -r,
+                                   "/dev/ublkc%u can't be taken back from the worker: %s", a->id, strerror(-r));
         return 0;
 }
 
@@ -78,7 +76,7 @@ static bool udev_knows(const char *path, uint64_t since_usec) {
 
 /* No netlink monitor: a unit with PrivateNetwork= hears none. */
 void activation_wait_for_udev(Activation *a, uint64_t since_usec) {
-        uint64_t deadline = now_usec() + UDEV_USEC;
+        uint64_t deadline = activation_deadline(a, UDEV_USEC);
         struct ublk_params p;
         char path[64];
 
@@ -89,8 +87,7 @@ void activation_wait_for_udev(Activation *a, uint64_t since_usec) {
                 uint64_t delay = 10 * USEC_PER_MSEC;
 
                 if (now_usec() >= deadline) {
-                        log_warning("udev has not come round to /dev/ublkb%u in %.0f s; going on.", a->id,
-                                    (double) UDEV_USEC / USEC_PER_SEC);
+                        log_warning("udev has not come round to /dev/ublkb%u in time; going on.", a->id);
                         return;
                 }
                 if (activation_pause(a, &delay) < 0)

@@ -59,5 +59,8 @@ static int fetch_all(const void *argument) {
 int activation_finish_round(Activation *a) {
         Round round = { .id = a->id, .queues = a->config->queues, .depth = a->config->depth };
 
-        return child_call(fetch_all, &round, ROUND_TIMEOUT_USEC);
+        uint64_t now = now_usec(), left = a->deadline_usec > now ? a->deadline_usec - now : 0;
+
+        return child_call(fetch_all, &round,
+                          a->deadline_usec > 0 && left < ROUND_TIMEOUT_USEC ? left : ROUND_TIMEOUT_USEC);
 }

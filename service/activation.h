@@ -6,6 +6,8 @@
 #include "service/control.h"
 #include "service/worker-link.h"
 
+/* The whole run. Below TimeoutStartSec= of the unit, so that what a caller gets to read is the reason and not that limit. */
+#define ACTIVATION_USEC (40 * USEC_PER_SEC)
 /* For what the worker does: opening and fetching. It has loaded its hook by then. */
 #define ACTIVATION_WORKER_USEC (30 * USEC_PER_SEC)
 /* For what the kernel does after a former worker's death, and for the last user of a deleted device to go. */
@@ -13,6 +15,7 @@
 
 typedef struct Activation {
         uint32_t id;
+        uint64_t deadline_usec; /* of all steps together; 0: each has only its own */
         DeviceConfig *config; /* owned */
         Control *control;     /* owned */
         WorkerLink worker;
@@ -22,10 +25,13 @@ typedef struct Activation {
         int node_fd; /* /dev/ublkcN as long as it is lent to the worker; O_PATH, which is no opening of it */
 } Activation;
 
+/* CLOCK_MONOTONIC: limit_usec from now, or the run's own deadline if that comes first. */
+uint64_t activation_deadline(const Activation *a, uint64_t limit_usec);
+
 /* activation-device.c: the kernel device. */
 
-/* The flags that a device with this recovery is added with, on a kernel with these features. */
-uint64_t activation_flags(Recovery recovery, uint64_t features);
+/* The flags that a device with this recovery is added with. */
+uint64_t activation_flags(Recovery recovery);
 /* Adds the device, or prepares the one that is there for a new worker. */
 int activation_prepare(Activation *a, Failure *f);
 /* START_DEV or END_USER_RECOVERY. */

@@ -23,7 +23,7 @@ typedef struct ControlArguments {
         uint32_t id;   /* 0 for verbs without a device */
         uint32_t pid;  /* activate only */
         bool json;
-        bool instance; /* the answer goes to $RUNTIME_DIRECTORY/result.json */
+        bool instance; /* the answer goes to $RUNTIME_DIRECTORY/VERB[-ID].json */
         bool help;
         bool version;
 } ControlArguments;

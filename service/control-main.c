@@ -2,6 +2,7 @@
 
 /* ublk-ruby-control: one ublk control verb, as root, then gone. See ublk-ruby-control(8). */
 
+#include "dbus/unit-job.h"
 #include "service/activate.h"
 #include "service/control-arguments.h"
 #include "service/features.h"
@@ -16,10 +17,11 @@
 
 #define EXIT_USAGE 2
 
-/* What a verb has to say beside success or failure: for result.json and --json. Verbs print only if nobody
+/* What a verb has to say beside success or failure: for the answer's file and --json. Verbs print only if nobody
  * reads that. */
 typedef struct Run {
         const ControlArguments *arguments;
+        const char *instance; /* VERB-ID as the unit has it, or NULL */
         json_t *result;
         bool silent;
 } Run;
@@ -39,7 +41,7 @@ static const char usage[] =
         "  stop ID           delete it if a stop is asked for and nobody uses it, else have it handed over\n"
         "  release ID        tidy up after a worker\n"
         "\n"
-        "  --instance VERB[-ID]   the answer goes to $RUNTIME_DIRECTORY/result.json\n"
+        "  --instance VERB[-ID]   the answer goes to $RUNTIME_DIRECTORY/VERB[-ID].json\n"
         "  --help, --version\n"
         "\n"
         "Exit status: 0 done (probe: supported), 1 not, 2 wrong usage.\n";
@@ -53,6 +55,8 @@ static void print_probe(const Probe *p) {
         printf("Linux %s: %s\n", p->kernel, probe_verdict_to_string(p->verdict));
         if (*p->reason)
                 printf("%s\n", p->reason);
+        if (p->verdict == PROBE_SUPPORTED && !p->isolation)
+                printf("Workers can't be kept from signalling each other: that takes Linux 6.12 with Landlock.\n");
         if (p->features == 0)
                 return;
         for (size_t i = 0; i < UBLK_N_FEATURES; i++)
@@ -100,7 +104,7 @@ static int run_holders(Run *run, Failure *f) {
         _cleanup_(holders_done) Holders h = HOLDERS_NULL;
         int r;
 
-        r = holders_find_lasting(run->arguments->id, &h);
+        r = holders_find_lasting(run->arguments->id, /* deadline_usec= */ 0, &h);
         if (r < 0)
                 return failure_set(f, FAILURE_WORKER, -r, "can't tell who uses /dev/ublkb%u: %s",
                                    run->arguments->id, strerror(-r));
@@ -126,21 +130,31 @@ static int run_stop(Run *run, Failure *f) {
         if (s && parse_u32(s, INT32_MAX, &pid) < 0)
                 return failure_set(f, FAILURE_ARGUMENTS, EINVAL, "$MAINPID is \"%s\", which is no process id",
                                    s);
-        return stop_device(run->arguments->id, (pid_t) pid, f);
+        return stop_device(run->arguments->id, (pid_t) pid, unit_job_type, f);
 }
 
 /* $EXIT_STATUS is a number after an exit, a signal's name after a kill, and unset if the worker never ran. */
 static int run_release(Run *run, Failure *f) {
-        const char *code = getenv("EXIT_CODE"), *s = getenv("EXIT_STATUS");
+        const char *code = getenv("EXIT_CODE"), *s = getenv("EXIT_STATUS"), *result = getenv("SERVICE_RESULT");
+        bool failed = result && !streq(result, "success");
         uint32_t status;
 
         if (!code || !streq(code, "exited") || !s || parse_u32(s, 255, &status) < 0)
-                return release_device(run->arguments->id, -1, f);
-        return release_device(run->arguments->id, (int) status, f);
+                return release_device(run->arguments->id, -1, failed, f);
+        return release_device(run->arguments->id, (int) status, failed, f);
 }
 
 static int run_remove(Run *run, Failure *f) {
-        return remove_device(run->arguments->id, f);
+        bool foreign;
+        int r;
+
+        r = remove_device(run->arguments->id, &foreign, f);
+        if (r < 0 || !foreign)
+                return r;
+        (void) json_object_set_new(run->result, "foreign", json_true());
+        if (!run->silent)
+                printf("/dev/ublkb%u belongs to another program and is left alone.\n", run->arguments->id);
+        return 0;
 }
 
 static int (*const verbs[_CONTROL_VERB_MAX])(Run *, Failure *) = {
@@ -150,9 +164,10 @@ static int (*const verbs[_CONTROL_VERB_MAX])(Run *, Failure *) = {
 };
 
 /* For the manager, which has no capabilities and reads it as any user may. */
-static int write_result(json_t *result, int error, const Failure *f) {
+static int write_result(const Run *run, int error, const Failure *f) {
         const char *directory = getenv("RUNTIME_DIRECTORY");
         _cleanup_free_ char *path = NULL, *text = NULL, *failure = NULL;
+        json_t *result = run->result;
         int r;
 
         if (!directory || !*directory)
@@ -163,7 +178,7 @@ static int write_result(json_t *result, int error, const Failure *f) {
         text = json_dumps(result, JSON_COMPACT);
         if (!text)
                 return log_error_errno(-ENOMEM, "Can't make the result");
-        r = xasprintf(&path, "%s/result.json", directory);
+        r = xasprintf(&path, "%s/%s.json", directory, run->instance);
         if (r >= 0)
                 r = write_file_atomic(path, text, strlen(text), 0644);
         return r < 0 ? log_error_errno(r, "Can't write the result to %s", directory) : 0;
@@ -176,19 +191,27 @@ static void log_failure(const ControlArguments *a, const Failure *f) {
                 log_error("%s: %s", control_verb_to_string(a->verb), text);
 }
 
-static int run_verb(const ControlArguments *a) {
-        Run run = { .arguments = a, .result = json_object(), .silent = a->instance };
+static int run_verb(const ControlArguments *a, const char *instance) {
+        Run run = { .arguments = a, .instance = instance, .result = json_object(), .silent = instance };
         Failure f = FAILURE_NULL;
         int r;
 
         r = verbs[a->verb](&run, &f);
         if (r < 0)
                 log_failure(a, &f);
-        if (a->instance)
-                r = write_result(run.result, r, &f);
+        if (instance)
+                r = write_result(&run, r, &f);
         failure_done(&f);
         json_decref(run.result);
         return r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/* The one argument beside options. It has been checked to be VERB or VERB-ID: no slash, no more than a name. */
+static const char *find_instance(int argc, char **argv) {
+        for (int i = 1; i < argc; i++)
+                if (argv[i][0] != '-')
+                        return argv[i];
+        return NULL;
 }
 
 int main(int argc, char **argv) {
@@ -205,5 +228,5 @@ int main(int argc, char **argv) {
                 return EXIT_SUCCESS;
         }
         (void) umask(0022);
-        return run_verb(&a);
+        return run_verb(&a, a.instance ? find_instance(argc, argv) : NULL);
 }

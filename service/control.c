@@ -17,6 +17,7 @@ struct Control {
         struct io_uring ring;
         int fd;
         bool stuck; /* a command never came back: the kernel may still write to its buffer */
+        uint64_t deadline_usec; /* of the whole run, 0 if there is none */
 };
 
 /* On the heap, as the kernel reads and writes it until the command has come back, be it after we gave it up.
@@ -84,6 +85,10 @@ Control *control_free(Control *c) {
         safe_close(c->fd);
         free(c);
         return NULL;
+}
+
+void control_set_deadline(Control *c, uint64_t deadline_usec) {
+        c->deadline_usec = deadline_usec;
 }
 
 static int submit(Control *c) {
@@ -193,7 +198,9 @@ static int command_run(Control *c, Command *m, int watch_fd, uint64_t timeout_us
         uint64_t deadline = now_usec() + timeout_usec;
         int r;
 
-        if (c->stuck)
+        if (c->deadline_usec > 0 && c->deadline_usec < deadline)
+                deadline = c->deadline_usec;
+        if (c->stuck || now_usec() >= deadline)
                 return -ETIMEDOUT;
         do
                 /* -EINTR without a cancellation of ours: some work for the ring interrupted the wait, nothing

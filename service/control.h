@@ -23,6 +23,9 @@ static inline void control_freep(Control **c) {
         control_free(*c);
 }
 
+/* CLOCK_MONOTONIC, 0 for none: past it every command gives -ETIMEDOUT, whatever its own limit is. */
+void control_set_deadline(Control *c, uint64_t deadline_usec);
+
 int control_get_features(Control *c, uint64_t *ret);
 int control_get_info(Control *c, uint32_t id, struct ublk_dev_info *ret);
 int control_get_params(Control *c, uint32_t id, struct ublk_params *ret);

@@ -10,6 +10,9 @@
 
 #define MAX_MOUNTINFO (4U << 20)
 #define MAX_CGROUP (64U << 10)
+/* Lines of /proc/PID/maps and fdinfo that one look at all processes reads: a second's worth, at a microsecond each. */
+#define MAX_LINES (1U << 20)
+#define MAX_NVMET 1024
 
 static DIR *open_directory(const char *format, ...) _printf_(1, 2);
 
@@ -100,6 +103,57 @@ static int add_loops(Holders *h, const Disk *d) {
         return 0;
 }
 
+/* "/dev/disk/by-id/…" in a configuration. Nothing else is looked at: stat(2) may hang. */
+static bool path_is_of_disk(const Disk *d, const char *path) {
+        struct stat st;
+
+        if (disk_has_name(d, path))
+                return true;
+        return strncmp(path, "/dev/", 5) == 0 && stat(path, &st) == 0 && S_ISBLK(st.st_mode) &&
+               disk_has_number(d, st.st_rdev);
+}
+
+static int add_nvmet_namespace(Holders *h, const Disk *d, const char *subsystem, const char *number) {
+        _cleanup_free_ char *text = NULL;
+        char path[1024], line[4096];
+        int r;
+
+        (void) snprintf(path, sizeof(path), "/sys/kernel/config/nvmet/subsystems/%s/namespaces/%s/device_path", subsystem,
+                        number);
+        read_line(path, line, sizeof(line));
+        if (!path_is_of_disk(d, line))
+                return 0;
+        (void) snprintf(path, sizeof(path), "/sys/kernel/config/nvmet/subsystems/%s/namespaces/%s/enable", subsystem, number);
+        read_line(path, line, sizeof(line));
+        if (streq(line, "0"))
+                return 0;
+        r = xasprintf(&text, "nvmet %s/%s", subsystem, number);
+        return r < 0 ? r : holders_add(h, HOLDER_DEVICE, text, 0, NULL);
+}
+
+/* The NVMe target of the kernel opens a block device, not exclusively, and with no descriptor. */
+static int add_nvmet(Holders *h, const Disk *d) {
+        _cleanup_closedir_ DIR *subsystems = open_directory("/sys/kernel/config/nvmet/subsystems");
+        unsigned n = 0;
+        int r;
+
+        for (struct dirent *s; subsystems && (s = readdir(subsystems));) {
+                _cleanup_closedir_ DIR *namespaces = NULL;
+
+                if (s->d_name[0] == '.')
+                        continue;
+                namespaces = open_directory("/sys/kernel/config/nvmet/subsystems/%s/namespaces", s->d_name);
+                for (struct dirent *e; namespaces && (e = readdir(namespaces));) {
+                        if (e->d_name[0] == '.' || ++n > MAX_NVMET)
+                                continue;
+                        r = add_nvmet_namespace(h, d, s->d_name, e->d_name);
+                        if (r < 0)
+                                return r;
+                }
+        }
+        return 0;
+}
+
 int holders_add_stacked(Holders *h, const Disk *d) {
         _cleanup_closedir_ DIR *dir = NULL, *own = NULL;
         int r;
@@ -119,7 +173,8 @@ int holders_add_stacked(Holders *h, const Disk *d) {
                 if (r < 0)
                         return r;
         }
-        return add_loops(h, d);
+        r = add_loops(h, d);
+        return r < 0 ? r : add_nvmet(h, d);
 }
 
 int for_each_process(int (*f)(pid_t pid, void *userdata), void *userdata) {
@@ -196,13 +251,101 @@ static int is_of_disk(const char *target, const struct stat *st, void *userdata)
 typedef struct Scan {
         Holders *holders;
         const Disk *disk;
+        unsigned n_lines; /* read so far, of MAX_LINES */
 } Scan;
 
+static FILE *open_below_root(const char *format, ...) _printf_(1, 2);
+
+static FILE *open_below_root(const char *format, ...) {
+        _cleanup_free_ char *path = NULL, *name = NULL;
+        va_list ap;
+        int n;
+
+        va_start(ap, format);
+        n = vasprintf(&name, format, ap);
+        va_end(ap);
+        return n >= 0 && config_path(&path, "%s", name) >= 0 ? fopen(path, "re") : NULL;
+}
+
+/* "7f0e5c000000-7f0e5c021000 rw-s 00000000 00:05 731   /dev/ublkb0": the device there is the one that the node lies
+ * on. A mapping lasts when its descriptor is closed. */
+static bool maps_line_is_of_disk(pid_t pid, const Disk *d, const char *line) {
+        _cleanup_free_ char *link = NULL;
+        unsigned long begin, end;
+        const char *path = strchr(line, '/');
+        char name[64];
+        struct stat st;
+
+        if (!path || (strncmp(path, "/dev/", 5) != 0 && !strstr(path, "/ublk")) ||
+            sscanf(line, "%lx-%lx", &begin, &end) != 2)
+                return false;
+        if (config_path(&link, "/proc/%d/map_files/%lx-%lx", (int) pid, begin, end) >= 0 && stat(link, &st) == 0)
+                return S_ISBLK(st.st_mode) && disk_has_number(d, st.st_rdev);
+        (void) snprintf(name, sizeof(name), "%.*s", (int) strcspn(path, " "), path); /* "/dev/ublkb0 (deleted)" */
+        return disk_has_name(d, name);
+}
+
+static bool maps_disk(pid_t pid, Scan *scan) {
+        _cleanup_fclose_ FILE *f = open_below_root("/proc/%d/maps", (int) pid);
+        _cleanup_free_ char *line = NULL;
+        size_t size = 0;
+
+        while (f && scan->n_lines < MAX_LINES && getline(&line, &size, f) >= 0) {
+                scan->n_lines++;
+                line[strcspn(line, "\n")] = 0;
+                if (maps_line_is_of_disk(pid, scan->disk, line))
+                        return true;
+        }
+        return false;
+}
+
+/* After "UserFiles:" a line for each registered file, which lasts when its descriptor is closed: "    3: /dev/ublkb0". Before
+ * Linux 6.10 only "ublkb0", so that a file of that name elsewhere keeps the disk, too: rather that than the opposite. None of
+ * it is there while the ring is at work just then. */
+static bool ring_has_disk(pid_t pid, const char *fd, Scan *scan) {
+        _cleanup_fclose_ FILE *f = open_below_root("/proc/%d/fdinfo/%s", (int) pid, fd);
+        _cleanup_free_ char *line = NULL;
+        bool files = false;
+        size_t size = 0;
+
+        while (f && scan->n_lines < MAX_LINES && getline(&line, &size, f) >= 0) {
+                const char *colon;
+
+                scan->n_lines++;
+                line[strcspn(line, "\n")] = 0;
+                if (line[0] != ' ') {
+                        files = strncmp(line, "UserFiles:", 10) == 0;
+                        continue;
+                }
+                colon = strstr(line, ": ");
+                if (files && colon && path_is_of_disk(scan->disk, colon + 2))
+                        return true;
+        }
+        return false;
+}
+
+static bool registered_disk(pid_t pid, Scan *scan) {
+        _cleanup_closedir_ DIR *dir = open_directory("/proc/%d/fd", (int) pid);
+
+        for (struct dirent *e; dir && (e = readdir(dir));) {
+                char target[64];
+                ssize_t n = readlinkat(dirfd(dir), e->d_name, target, sizeof(target) - 1);
+
+                if (n <= 0)
+                        continue;
+                target[n] = 0;
+                if (streq(target, "anon_inode:[io_uring]") && ring_has_disk(pid, e->d_name, scan))
+                        return true;
+        }
+        return false;
+}
+
 static int add_opener(pid_t pid, void *userdata) {
-        const Scan *scan = userdata;
+        Scan *scan = userdata;
         char comm[16], node[32];
 
-        if (pid == getpid() || for_each_open_device(pid, is_of_disk, (void *) scan->disk) == 0)
+        if (pid == getpid() || (for_each_open_device(pid, is_of_disk, (void *) scan->disk) == 0 && !maps_disk(pid, scan) &&
+                                !registered_disk(pid, scan)))
                 return 0;
         process_name(pid, comm);
         (void) snprintf(node, sizeof(node), "/dev/ublkb%u", scan->disk->id);

@@ -8,9 +8,10 @@
 /* Drops a second one of the same kind, name and process, and whatever is past a sane number of them. */
 int holders_add(Holders *h, HolderKind kind, const char *what, pid_t pid, const char *comm);
 
-int holders_add_stacked(Holders *h,
-                        const Disk *d); /* /sys: holders of the disk and its partitions, loop devices */
-int holders_add_openers(Holders *h, const Disk *d);        /* open files of every process but this one */
+int holders_add_stacked(Holders *h, const Disk *d); /* /sys: holders of the disk and its partitions, loop, nvmet */
+/* Every process but this one: open files, and what needs none: mappings, files registered with an io_uring. Not seen: a
+ * descriptor that is under way in a socket. */
+int holders_add_openers(Holders *h, const Disk *d);
 int holders_add_foreign_mounts(Holders *h, const Disk *d); /* in every mount namespace */
 
 /* Calls f for each process until it gives non-zero, which becomes the result. */

@@ -179,18 +179,20 @@ static int open_exclusively(const void *argument) {
 }
 
 /* 1 if something has it exclusively, 0 if not. */
-static int is_claimed(uint32_t id) {
+static int is_claimed(uint32_t id, uint64_t deadline_usec) {
+        uint64_t now = now_usec(), left = deadline_usec > now ? deadline_usec - now : 0;
         char node[32];
         int r;
 
         (void) snprintf(node, sizeof(node), "/dev/ublkb%u", id);
-        r = child_call(open_exclusively, node, PROBE_TIMEOUT_USEC);
+        r = child_call(open_exclusively, node,
+                       deadline_usec > 0 && left < PROBE_TIMEOUT_USEC ? left : PROBE_TIMEOUT_USEC);
         if (r == -ENOENT || r == -ENXIO || r == -ENODEV)
                 return 0;
         return r == -EBUSY ? 1 : r;
 }
 
-int holders_find(uint32_t id, Holders *ret) {
+int holders_find(uint32_t id, uint64_t deadline_usec, Holders *ret) {
         _cleanup_(holders_done) Holders h = HOLDERS_NULL;
         Disk d;
         int r;
@@ -212,7 +214,7 @@ int holders_find(uint32_t id, Holders *ret) {
                 r = holders_add_openers(&h, &d);
         if (r < 0)
                 return r;
-        r = is_claimed(id);
+        r = is_claimed(id, deadline_usec);
         if (r == -ETIMEDOUT)
                 r = holders_add(&h, HOLDER_DEVICE, "something that keeps the disk from being opened", 0,
                                 NULL);
@@ -249,12 +251,14 @@ static void drop_udev(Holders *h) {
         h->n = n;
 }
 
-int holders_find_lasting(uint32_t id, Holders *ret) {
+int holders_find_lasting(uint32_t id, uint64_t deadline_usec, Holders *ret) {
         uint64_t deadline = now_usec() + LASTING_USEC;
         int r;
 
+        if (deadline_usec > 0 && deadline_usec < deadline)
+                deadline = deadline_usec;
         for (;;) {
-                r = holders_find(id, ret);
+                r = holders_find(id, deadline_usec, ret);
                 if (r < 0)
                         return r;
                 if (!only_processes(ret) || now_usec() >= deadline) {

@@ -38,11 +38,11 @@ typedef struct Holders {
 void holders_done(Holders *h);
 
 /* Never blocks for long, whatever state the disk is in. No holder is 0 with ret->n = 0, as is no such disk.
- */
-int holders_find(uint32_t id, Holders *ret);
+ * deadline_usec: CLOCK_MONOTONIC, 0 for none but its own few seconds. */
+int holders_find(uint32_t id, uint64_t deadline_usec, Holders *ret);
 /* The same, but gives processes about a second to go, and leaves out udev's, which open every disk for a
  * moment, and hang in it if its worker dies just then: they have no use for it. */
-int holders_find_lasting(uint32_t id, Holders *ret);
+int holders_find_lasting(uint32_t id, uint64_t deadline_usec, Holders *ret);
 
 /* "mounted at /mnt, open in dd (pid 34)"; at most a handful is named. */
 int holders_describe(const Holders *h, char **ret);

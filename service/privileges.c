@@ -25,6 +25,41 @@ int privileges_lock_memory(void) {
         return mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) < 0 ? -errno : 0;
 }
 
+/* The headers of Debian 12 are older than all of this. */
+#ifndef SYS_landlock_create_ruleset
+#define SYS_landlock_create_ruleset 444
+#endif
+#ifndef SYS_landlock_restrict_self
+#define SYS_landlock_restrict_self 446
+#endif
+#define RULESET_VERSION (1U << 0)          /* LANDLOCK_CREATE_RULESET_VERSION */
+#define SCOPE_ABSTRACT_SOCKETS (1ULL << 0) /* LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET */
+#define SCOPE_SIGNALS (1ULL << 1)          /* LANDLOCK_SCOPE_SIGNAL */
+#define ABI_WITH_SCOPES 6
+
+/* struct landlock_ruleset_attr of that ABI. */
+typedef struct Ruleset {
+        uint64_t handled_access_fs;
+        uint64_t handled_access_net;
+        uint64_t scoped;
+} Ruleset;
+
+bool privileges_can_isolate(void) {
+        return syscall(SYS_landlock_create_ruleset, NULL, (size_t) 0, RULESET_VERSION) >= ABI_WITH_SCOPES;
+}
+
+int privileges_isolate(void) {
+        Ruleset ruleset = { .scoped = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS };
+        _cleanup_close_ int fd = -EBADF;
+
+        if (!privileges_can_isolate())
+                return -EOPNOTSUPP;
+        fd = (int) syscall(SYS_landlock_create_ruleset, &ruleset, sizeof(ruleset), 0U);
+        if (fd < 0)
+                return -errno;
+        return syscall(SYS_landlock_restrict_self, fd, 0U) < 0 ? -errno : 0;
+}
+
 int privileges_drop(void) {
         struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
         struct __user_cap_data_struct none[2] = { 0 };

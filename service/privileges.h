@@ -14,5 +14,12 @@ int privileges_set_io_flusher(void);
  * allocation would fail. */
 int privileges_lock_memory(void);
 
+/* After privileges_drop, before any other thread or process is made: this process and all that it makes can signal only one
+ * another, and connect to abstract sockets of one another only. All workers have one uid. By Landlock, scoping of which came
+ * with Linux 6.12; -EOPNOTSUPP where it can't be had. */
+int privileges_isolate(void);
+/* Whether it can. */
+bool privileges_can_isolate(void);
+
 /* Effective, permitted, inheritable, ambient: all empty; no new ones ever (NoNewPrivileges). */
 int privileges_drop(void);

@@ -3,6 +3,7 @@
 
 #include "service/config.h"
 #include "service/paths.h"
+#include "service/privileges.h"
 
 #include <fcntl.h>
 #include <grp.h>
@@ -209,6 +210,7 @@ void probe_facts_read(ProbeFacts *ret) {
         read_worker(&f);
         f.admin = have_admin();
         f.initial_namespace = in_initial_namespace();
+        f.isolation = privileges_can_isolate();
         if (f.node)
                 try_device(&f);
         *ret = f;

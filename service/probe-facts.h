@@ -19,6 +19,7 @@ typedef struct ProbeFacts {
         bool node;               /* /dev/ublk-control */
         bool initial_namespace;  /* the first user namespace: the driver takes capabilities of no other */
         bool admin;              /* we have CAP_SYS_ADMIN */
+        bool isolation;          /* Landlock can scope signals */
         uint32_t io_uring_disabled; /* kernel.io_uring_disabled; 0 where there is no such switch */
         bool worker_exists;      /* the worker's user is known */
         bool worker_in_group;    /* it is in kernel.io_uring_group */

@@ -130,7 +130,11 @@ static bool user_copy_is_missing(const ProbeFacts *f, Probe *p) {
 }
 
 void probe_judge(const ProbeFacts *f, Probe *ret) {
-        *ret = (Probe) { .verdict = PROBE_SUPPORTED, .features = f->features_error == 0 ? f->features : 0 };
+        *ret = (Probe) {
+                .verdict = PROBE_SUPPORTED,
+                .features = f->features_error == 0 ? f->features : 0,
+                .isolation = f->isolation,
+        };
         (void) snprintf(ret->kernel, sizeof(ret->kernel), "%s", f->kernel);
         (void) (driver_is_missing(f, ret) || io_uring_is_disabled(f, ret) || permission_is_missing(f, ret) ||
                 ring_is_missing(f, ret) || user_copy_is_missing(f, ret));
@@ -167,9 +171,10 @@ int probe_to_json(const Probe *p, bool pretty, char **ret) {
         json_t *j;
         char *text;
 
-        j = json_pack("{sb ss ss ss so sI}", "supported", (int) (p->verdict == PROBE_SUPPORTED), "verdict",
+        j = json_pack("{sb ss ss ss so sI sb}", "supported", (int) (p->verdict == PROBE_SUPPORTED), "verdict",
                       probe_verdict_to_string(p->verdict), "kernel", p->kernel, "reason", p->reason,
-                      "features", feature_names(p->features), "feature-bits", (json_int_t) p->features);
+                      "features", feature_names(p->features), "feature-bits", (json_int_t) p->features,
+                      "signal-isolation", (int) p->isolation);
         if (!j)
                 return -ENOMEM;
         text = json_dumps(j, pretty ? JSON_INDENT(2) : JSON_COMPACT);

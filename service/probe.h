@@ -22,12 +22,14 @@ typedef struct Probe {
         ProbeVerdict verdict;
         char kernel[66];   /* utsname.release */
         uint64_t features; /* UBLK_F_* bits; 0 unless they could be asked for */
+        bool isolation;    /* workers, which share a uid, can be kept from signalling each other (privileges.h) */
         char reason[512];  /* cause and remedy, for a person; empty when supported */
 } Probe;
 
 /* Never fails: what it can't find out is part of the verdict. Reads only; loads no module. */
 void probe_run(Probe *ret);
-/* {"supported":…,"verdict":…,"kernel":…,"reason":…,"features":["user-copy",…],"feature-bits":…}; owned by the caller. */
+/* {"supported":…,"verdict":…,"kernel":…,"reason":…,"features":["user-copy",…],"feature-bits":…,
+ * "signal-isolation":…}; owned by the caller. */
 int probe_to_json(const Probe *p, bool pretty, char **ret);
 
 /* control_new; where that fails, f is what a probe says about it. */

@@ -4,8 +4,8 @@
 /*
  * What control and manager say to a worker over its SOCK_SEQPACKET socket (PATH_WORKER_SOCKET): one packet
  * each way, a fixed struct with a version. The socket is an input like any other: the worker accepts only peers of uid
- * 0, checks version, size and type, answers or closes. One connection at a time is served by the worker's
- * supervisor thread, so that it is answered while Ruby is busy or stuck.
+ * 0, checks version, size and type, answers or closes. The worker's supervisor thread serves it, so that it is answered
+ * while Ruby is busy or stuck: a handful of connections, of which a further one replaces that which was silent longest.
  */
 
 #include "service/failure.h"
@@ -16,7 +16,8 @@
 typedef enum MessageType {
         MESSAGE_HELLO = 1,  /* → REPLY with geometry, queues, depth, max_io_size */
         MESSAGE_OPEN,       /* ublkcN is yours: open it, map it, fetch every tag → REPLY once it serves, error if not */
-        MESSAGE_ABORT,      /* activation failed: text says why (failure.h); report it as yours and exit → no reply */
+        MESSAGE_ABORT,      /* activation failed: text says why (failure.h); report it as yours → no reply. The worker goes on:
+                             * it is the unit that ends it */
         MESSAGE_STATISTICS, /* → REPLY with statistics */
         _MESSAGE_MAX,
 } MessageType;

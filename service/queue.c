@@ -23,6 +23,14 @@ static inline uint64_t counter_get(const Counter *c) {
         return atomic_load_explicit(c, memory_order_relaxed);
 }
 
+/* Where the serving task is. */
+enum {
+        PLACE_NOWHERE, /* it does not serve, yet or any more */
+        PLACE_HERE,    /* in this file */
+        PLACE_KERNEL,  /* waiting for requests */
+        PLACE_SERVER,  /* in the hook, or waiting for its turn in the interpreter */
+};
+
 struct Queue {
         const QueueDevice *device; /* borrowed */
         const struct ublk_io_desc *descriptors;
@@ -36,8 +44,14 @@ struct Queue {
         uint32_t n_aborted;        /* tags that came back with -ENODEV */
         bool woken;
         int wait_result;
+        _Atomic int place;         /* for queue_is_sound; one writer */
+        Counter n_rounds;
         Counter n_requests, n_completed, n_failed, read_bytes, written_bytes;
 };
+
+static inline void place_set(Queue *q, int place) {
+        atomic_store_explicit(&q->place, place, memory_order_relaxed);
+}
 
 /* What a child that a hook forks must not keep: a reference to ublkcN, in whatever form, blocks recovery for ever
  * (Linux 6.1 … 7.3: START_USER_RECOVERY gives EBUSY). The mappings are marked MADV_DONTFORK; these are the descriptors.
@@ -145,12 +159,16 @@ static uint64_t position(const Request *request, uint32_t offset) {
         return ublk_user_copy_position(request->queue, request->tag, offset);
 }
 
-static int pull(const Request *request, void *buffer, uint32_t offset, uint32_t length) {
+/* Inlined twice, so that the direction costs nothing. */
+static inline __attribute__((always_inline)) int copy(const Request *request, char *p, uint32_t offset, uint32_t length,
+                                                      bool push) {
         const Queue *q = request->source;
-        char *p = buffer;
+        int fd = q->device->fd;
 
         while (length > 0) {
-                ssize_t n = pread(q->device->fd, p, length, (off_t) position(request, offset));
+                off_t at = (off_t) position(request, offset);
+                ssize_t n = push ? pwrite(fd, p, length, at) : pread(fd, p, length, at);
+
                 if (n < 0 && errno == EINTR)
                         continue;
                 if (n <= 0)
@@ -162,21 +180,12 @@ static int pull(const Request *request, void *buffer, uint32_t offset, uint32_t 
         return 0;
 }
 
-static int push(const Request *request, const void *buffer, uint32_t offset, uint32_t length) {
-        const Queue *q = request->source;
-        const char *p = buffer;
+static int pull(const Request *request, void *buffer, uint32_t offset, uint32_t length) {
+        return copy(request, buffer, offset, length, /* push= */ false);
+}
 
-        while (length > 0) {
-                ssize_t n = pwrite(q->device->fd, p, length, (off_t) position(request, offset));
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n <= 0)
-                        return n < 0 ? -errno : -EIO;
-                p += n;
-                offset += (uint32_t) n;
-                length -= (uint32_t) n;
-        }
-        return 0;
+static int push(const Request *request, const void *buffer, uint32_t offset, uint32_t length) {
+        return copy(request, (char *) buffer, offset, length, /* push= */ true);
 }
 
 static const Transport user_copy = { .pull = pull, .push = push };
@@ -246,9 +255,21 @@ static void push_command(Queue *q, uint16_t tag, uint32_t operation, int32_t res
         io_uring_sqe_set_data64(sqe, tag);
 }
 
+/* All that is in the ring, however many calls the kernel needs. */
+static int submit_all(Queue *q) {
+        while (io_uring_sq_ready(&q->ring) > 0) {
+                int r = io_uring_submit(&q->ring);
+
+                if (r < 0 && r != -EINTR)
+                        return r;
+                if (r == 0)
+                        return -EIO;
+        }
+        return 0;
+}
+
 int queue_fetch(Queue *q) {
         struct io_uring_sqe *sqe;
-        uint32_t wanted = q->device->depth + 1;
         int r;
 
         r = make_ring(q);
@@ -260,15 +281,7 @@ int queue_fetch(Queue *q) {
         assert(sqe);
         io_uring_prep_poll_add(sqe, q->wake_fd, POLLIN);
         io_uring_sqe_set_data64(sqe, USER_DATA_WAKE);
-        while (wanted > 0) {
-                r = io_uring_submit(&q->ring);
-                if (r == -EINTR)
-                        continue;
-                if (r <= 0)
-                        return r < 0 ? r : -EIO;
-                wanted -= (uint32_t) r;
-        }
-        return 0;
+        return submit_all(q);
 }
 
 static void take_request(Queue *q, uint16_t tag) {
@@ -324,7 +337,9 @@ static void commit(Queue *q) {
 static void wait_for_requests(void *argument) {
         Queue *q = argument;
 
+        place_set(q, PLACE_KERNEL);
         q->wait_result = io_uring_submit_and_wait(&q->ring, 1);
+        place_set(q, PLACE_SERVER); /* the interpreter may be busy */
 }
 
 /* Sends the answers and waits for requests. First without blocking, which also runs the task work that delivers
@@ -337,31 +352,55 @@ static int submit_and_wait(Queue *q, const Server *server) {
                 return r;
         if (io_uring_cq_ready(&q->ring) > 0)
                 return 0;
+        place_set(q, PLACE_SERVER);
         server->idle(server->userdata);
         server->unlocked(server->userdata, wait_for_requests, q);
+        place_set(q, PLACE_HERE);
         return q->wait_result < 0 && q->wait_result != -EINTR ? q->wait_result : 0;
+}
+
+static int loop(Queue *q, const Server *server) {
+        int r;
+
+        for (;;) {
+                counter_add(&q->n_rounds, 1);
+                r = submit_and_wait(q, server);
+                if (r < 0)
+                        return r;
+                r = reap(q);
+                if (q->n_batch > 0) {
+                        place_set(q, PLACE_SERVER);
+                        server->serve(server->userdata, q->batch, q->n_batch);
+                        place_set(q, PLACE_HERE);
+                }
+                commit(q);
+                if (r < 0)
+                        return r;
+                /* Idle and quiesced would look the same. No device of ours is made with UBLK_F_QUIESCE, see
+                 * activation-device.c. */
+                if (q->n_aborted == q->device->depth)
+                        return QUEUE_STOPPED;
+                if (q->woken) {
+                        r = submit_all(q); /* an answer that is lost is a request that is done again */
+                        return r < 0 ? r : QUEUE_WOKEN;
+                }
+        }
 }
 
 int queue_serve(Queue *q, const Server *server) {
         int r;
 
-        for (;;) {
-                r = submit_and_wait(q, server);
-                if (r < 0)
-                        return r;
-                r = reap(q);
-                if (q->n_batch > 0)
-                        server->serve(server->userdata, q->batch, q->n_batch);
-                commit(q);
-                if (r < 0)
-                        return r;
-                if (q->n_aborted == q->device->depth)
-                        return QUEUE_STOPPED;
-                if (q->woken) {
-                        r = io_uring_submit(&q->ring);
-                        return r < 0 ? r : QUEUE_WOKEN;
-                }
-        }
+        place_set(q, PLACE_HERE);
+        r = loop(q, server);
+        place_set(q, PLACE_NOWHERE);
+        return r;
+}
+
+bool queue_is_sound(const Queue *q, uint64_t *round) {
+        uint64_t before = *round;
+
+        *round = counter_get(&q->n_rounds);
+        return *round != before || atomic_load_explicit(&q->place, memory_order_relaxed) != PLACE_HERE;
 }
 
 void queue_add_statistics(const Queue *q, Statistics *s) {

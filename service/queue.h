@@ -39,12 +39,16 @@ Queue *queue_free(Queue *q);
 int queue_fetch(Queue *q);
 
 typedef enum QueueEnd {
-        QUEUE_STOPPED = 1, /* every tag came back with -ENODEV: the device was stopped (or quiesced) by the kernel */
+        QUEUE_STOPPED = 1, /* every tag came back with -ENODEV: the device was stopped */
         QUEUE_WOKEN,       /* wake_fd: whatever was in hand has been answered */
 } QueueEnd;
 
 /* The loop, after queue_fetch. A QueueEnd, or a negative errno for what can't happen on a sound kernel. */
 int queue_serve(Queue *q, const Server *server);
+
+/* From any thread: whether the serving task waits in the kernel, is inside of the server, or has come round since the
+ * last call with the same *round (0 at first). A server that is stuck is nothing that this is about. */
+bool queue_is_sound(const Queue *q, uint64_t *round);
 
 /* Adds this queue's counters; from any thread. */
 void queue_add_statistics(const Queue *q, Statistics *s);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/release.h"
 
+#include "service/activation-attempts.h"
+#include "service/control-node.h"
 #include "service/control.h"
 #include "service/holders-scan.h"
 #include "service/log.h"
@@ -11,7 +13,10 @@
 
 /* After the death of a worker, 6.12 ends its device in a work item of its own. */
 #define SETTLE_USEC (2 * USEC_PER_SEC)
-#define EXIT_STOPPED 76 /* of the worker: its device was stopped while it served */
+/* Of the worker, as in supervisor.h. */
+#define EXIT_HANDED_OVER 75
+#define EXIT_STOPPED 76 /* its device was stopped while it served */
+#define EXIT_WRONG 78
 
 /* Waits as long as the device is live; nothing tells when that changes. */
 static int get_settled_info(Control *c, uint32_t id, struct ublk_dev_info *ret) {
@@ -32,6 +37,26 @@ static void drop_marker(uint32_t id) {
         r = marker_remove(id);
         if (r < 0)
                 log_warning("Can't remove the udev file of device %u, ignoring: %s", id, strerror(-r));
+}
+
+/* systemd starts a worker again at once, whatever it died of. A device that never lived is its maker's care. */
+static void count_attempt(uint32_t id, const DeviceConfig *config, int exit_status, bool unit_failed) {
+        bool planned = exit_status == EXIT_STOPPED || exit_status == EXIT_WRONG ||
+                       (exit_status == EXIT_HANDED_OVER && !unit_failed);
+
+        if (config && !planned && (config->persistent || marker_read(config) != MARKER_NONE))
+                attempts_note(config);
+        else
+                attempts_forget(id);
+}
+
+/* `activate` may have been killed before it took the node back. */
+static void take_node(uint32_t id) {
+        int r;
+
+        r = control_node_reset(id);
+        if (r < 0 && r != -ENOENT)
+                log_warning("Can't take /dev/ublkc%u back from the worker, ignoring: %s", id, strerror(-r));
 }
 
 /* The device is gone, or about to be. Without recovery its data went with the worker, unless somebody had it
@@ -77,15 +102,11 @@ static int release_dead(Control *c, uint32_t id, Failure *f) {
         return 0;
 }
 
-int release_device(uint32_t id, int exit_status, Failure *f) {
-        _cleanup_(device_config_freep) DeviceConfig *config = NULL;
+static int release_from_kernel(uint32_t id, const DeviceConfig *config, int exit_status, Failure *f) {
         _cleanup_(control_freep) Control *c = NULL;
-        _cleanup_free_ char *message = NULL;
         struct ublk_dev_info info;
         int r, has_recovery;
 
-        (void) device_config_load(id, &config,
-                                  &message); /* it may be gone or wrong; the device is what counts */
         r = probe_open_control(&c, f);
         if (r < 0)
                 return is_beyond_us(r) ? 0 : r;
@@ -100,6 +121,7 @@ int release_device(uint32_t id, int exit_status, Failure *f) {
         if (!kernel_tag_is_ours(info.ublksrv_flags) ||
             (config && info.ublksrv_flags != device_config_kernel_tag(config)))
                 return 0;
+        take_node(id);
         has_recovery = (info.flags & UBLK_F_USER_RECOVERY) != 0;
         if (!has_recovery)
                 r = get_settled_info(c, id, &info);
@@ -109,6 +131,18 @@ int release_device(uint32_t id, int exit_status, Failure *f) {
         }
         settle_marker(id, config, has_recovery, exit_status);
         return r == -ENODEV ? 0 : release_dead(c, id, f);
+}
+
+int release_device(uint32_t id, int exit_status, bool unit_failed, Failure *f) {
+        _cleanup_(device_config_freep) DeviceConfig *config = NULL;
+        _cleanup_free_ char *message = NULL;
+        int r;
+
+        (void) device_config_load(id, &config,
+                                  &message); /* it may be gone or wrong; the device is what counts */
+        r = release_from_kernel(id, config, exit_status, f);
+        count_attempt(id, config, exit_status, unit_failed);
+        return r;
 }
 
 /* That nobody serves or uses it. */
@@ -124,7 +158,7 @@ static int check_removable(uint32_t id, const struct ublk_dev_info *info, Failur
                 return failure_set(f, FAILURE_BUSY, EBUSY,
                                    "/dev/ublkb%u is live, served by %s: stop its unit first", id, server);
         if (r >= 0)
-                r = holders_find_lasting(id, &h);
+                r = holders_find_lasting(id, /* deadline_usec= */ 0, &h);
         if (r >= 0)
                 r = holders_describe(&h, &text);
         if (r < 0)
@@ -152,33 +186,43 @@ static int remove_from_kernel(Control *c, uint32_t id, Failure *f) {
         return 0;
 }
 
-int remove_device(uint32_t id, Failure *f) {
+/* The device is gone for good. */
+static void forget(uint32_t id) {
+        drop_marker(id);
+        attempts_forget(id);
+}
+
+int remove_device(uint32_t id, bool *ret_foreign, Failure *f) {
         _cleanup_(control_freep) Control *c = NULL;
         struct ublk_dev_info info;
         int r;
 
+        *ret_foreign = false;
         r = probe_open_control(&c, f);
         if (r >= 0)
                 r = get_settled_info(c, id, &info);
         else if (!is_beyond_us(r))
                 return r;
         if (r == -ENODEV || is_beyond_us(r)) {
-                drop_marker(id);
+                forget(id);
                 return 0;
         }
         if (r < 0)
                 return failure_set(f, FAILURE_KERNEL, -r,
                                    "the kernel does not tell the state of device %u: %s", id, strerror(-r));
-        if (!kernel_tag_is_ours(info.ublksrv_flags))
-                return failure_set(f, FAILURE_ARGUMENTS, EPERM, "/dev/ublkb%u belongs to another program",
-                                   id);
+        if (!kernel_tag_is_ours(info.ublksrv_flags)) {
+                /* Ours is gone, and its id was given to another program's. */
+                forget(id);
+                *ret_foreign = true;
+                return 0;
+        }
         r = check_removable(id, &info, f);
         if (r < 0)
                 return r;
         r = remove_from_kernel(c, id, f);
         if (r < 0)
                 return r;
-        drop_marker(id);
+        forget(id);
         log_info("Device %u is deleted.", id);
         return 0;
 }

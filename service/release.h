@@ -9,8 +9,10 @@
 
 #include "service/failure.h"
 
-/* exit_status: of the worker, -1 if it was killed or never ran. */
-int release_device(uint32_t id, int exit_status, Failure *f);
+/* exit_status: of the worker, -1 if it was killed or never ran. unit_failed: what systemd makes of it ($SERVICE_RESULT). A
+ * worker hands over because that was asked for, or because `activate` failed: its status is the same. */
+int release_device(uint32_t id, int exit_status, bool unit_failed, Failure *f);
 
-/* FAILURE_BUSY, naming who, while it is served or in use. No error if there is no such device. */
-int remove_device(uint32_t id, Failure *f);
+/* FAILURE_BUSY, naming who, while it is served or in use. No error if there is no such device of ours; *ret_foreign says
+ * that the id belongs to a device of another program, which is left alone. */
+int remove_device(uint32_t id, bool *ret_foreign, Failure *f);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/stop.h"
 
-#include "dbus/unit-job.h"
 #include "service/child.h"
 #include "service/config.h"
 #include "service/control.h"
@@ -16,37 +15,63 @@
 #include <sys/pidfd.h>
 #include <time.h>
 
+/* TimeoutStopSec= of the unit is 16 s. What is to be found out and done before the device is gone takes at most so long; … */
+#define STEPS_USEC (7 * USEC_PER_SEC)
+/* … a command to the kernel can take 2 s more to be cancelled; and the rest is for the worker, which limits itself to 6 s
+ * (supervisor.c): systemd sends SIGTERM as soon as ExecStop= returns, which must not meet a worker that is putting things
+ * in order. */
+#define TOTAL_USEC (15 * USEC_PER_SEC)
+
+/* Of the steps, at most. */
+#define JOB_USEC USEC_PER_SEC
 #define SYNC_USEC (5 * USEC_PER_SEC)
 #define STOP_USEC (5 * USEC_PER_SEC)
-/* systemd sends SIGTERM as soon as ExecStop= returns: it must not meet a worker that is putting things in
- * order. */
-#define WORKER_USEC (8 * USEC_PER_SEC)
+/* With less time left than that nothing is begun that can't be taken back. */
+#define STOP_MIN_USEC (500 * USEC_PER_MSEC)
 
-static int wait_for_worker(int pid_fd) {
+typedef struct Stop {
+        uint32_t id;
+        int pid_fd;           /* of the worker; borrowed */
+        UnitJobQuery job_query;
+        uint64_t steps_deadline_usec, total_deadline_usec;
+        bool without_recovery; /* the kernel ends the device with its worker */
+} Stop;
+
+static uint64_t time_left(const Stop *s, uint64_t limit_usec) {
+        uint64_t now = now_usec(), left = s->steps_deadline_usec > now ? s->steps_deadline_usec - now : 0;
+
+        return left < limit_usec ? left : limit_usec;
+}
+
+static int wait_for_worker(const Stop *s) {
         int r;
 
-        r = poll_until(pid_fd, POLLIN, now_usec() + WORKER_USEC);
+        r = poll_until(s->pid_fd, POLLIN, s->total_deadline_usec);
         if (r == 0)
-                log_warning("The worker is still there after %.0f s; leaving it to systemd.",
-                            (double) WORKER_USEC / USEC_PER_SEC);
+                log_warning("The worker is still there; leaving it to systemd.");
         return r < 0 ? r : 0;
 }
 
-static int hand_over(uint32_t id, int pid_fd, const char *why) {
-        log_info("Device %u is kept and waits for its next worker: %s.", id, why);
-        if (pidfd_send_signal(pid_fd, SIGUSR2, NULL, 0) < 0)
+static int hand_over(const Stop *s, const char *why) {
+        if (s->without_recovery)
+                log_warning("Device %u is not deleted, but ends with its worker, and its data is lost, as its recovery is "
+                            "none: %s.",
+                            s->id, why);
+        else
+                log_info("Device %u is kept and waits for its next worker: %s.", s->id, why);
+        if (pidfd_send_signal(s->pid_fd, SIGUSR2, NULL, 0) < 0)
                 return errno == ESRCH ? 0 : -errno;
-        return wait_for_worker(pid_fd);
+        return wait_for_worker(s);
 }
 
 /* Whether systemd is about to stop the unit for good. No answer is no. */
-static bool stop_is_asked(uint32_t id) {
+static bool stop_is_asked(const Stop *s) {
         _cleanup_free_ char *unit = NULL, *type = NULL;
         int r;
 
-        if (xasprintf(&unit, UNIT_DEVICE, id) < 0)
+        if (xasprintf(&unit, UNIT_DEVICE, s->id) < 0)
                 return false;
-        r = unit_job_type(unit, &type);
+        r = s->job_query(unit, time_left(s, JOB_USEC), &type);
         if (r < 0) {
                 log_warning("systemd does not say what %s is to do: %s", unit, strerror(-r));
                 return false;
@@ -63,12 +88,12 @@ static int sync_disk(const void *argument) {
 
 /* STOP_DEV throws dirty pages of a device with queueing recovery away. False if they could not be brought
  * home in time. */
-static bool flush(uint32_t id) {
+static bool flush(const Stop *s) {
         char node[32];
         int r;
 
-        (void) snprintf(node, sizeof(node), "/dev/ublkb%u", id);
-        r = child_call(sync_disk, node, SYNC_USEC);
+        (void) snprintf(node, sizeof(node), "/dev/ublkb%u", s->id);
+        r = child_call(sync_disk, node, time_left(s, SYNC_USEC));
         if (r < 0)
                 log_warning("%s could not be synced: %s", node, strerror(-r));
         /* Of an error the kernel keeps no pages to try again with. */
@@ -76,32 +101,34 @@ static bool flush(uint32_t id) {
 }
 
 /* 1 if nobody uses the disk, 0 if somebody does, which is logged. */
-static int is_free(uint32_t id) {
+static int is_free(const Stop *s) {
         _cleanup_(holders_done) Holders h = HOLDERS_NULL;
         _cleanup_free_ char *text = NULL;
         int r;
 
-        r = holders_find_lasting(id, &h);
+        r = holders_find_lasting(s->id, s->steps_deadline_usec, &h);
         if (r < 0) {
-                log_warning("Can't tell who uses /dev/ublkb%u: %s", id, strerror(-r));
+                log_warning("Can't tell who uses /dev/ublkb%u: %s", s->id, strerror(-r));
                 return 0;
         }
         if (h.n == 0)
                 return 1;
         r = holders_describe(&h, &text);
-        log_warning("/dev/ublkb%u is in use, so it is not deleted: %s.", id, r < 0 ? "?" : text);
+        log_warning("/dev/ublkb%u is in use, so it is not deleted: %s.", s->id, r < 0 ? "?" : text);
         return 0;
 }
 
-static int stop_in_kernel(Control *c, uint32_t id) {
-        uint64_t features = 0, deadline = now_usec() + STOP_USEC;
+static int stop_in_kernel(const Stop *s, Control *c) {
+        uint64_t features = 0, deadline = now_usec() + time_left(s, STOP_USEC);
         int r;
 
+        if (time_left(s, STOP_MIN_USEC) < STOP_MIN_USEC)
+                return -ETIMEDOUT;
         r = control_get_features(c, &features);
         if (r < 0 || !(features & UBLK_F_SAFE_STOP_DEV))
-                return control_stop(c, id, STOP_USEC);
+                return control_stop(c, s->id, STOP_USEC);
         /* udev may be looking at it just now; nothing tells when it is done. */
-        while ((r = control_try_stop(c, id, STOP_USEC)) == -EBUSY && now_usec() < deadline)
+        while ((r = control_try_stop(c, s->id, STOP_USEC)) == -EBUSY && now_usec() < deadline)
                 (void) nanosleep(&(struct timespec) { .tv_nsec = 50 * 1000 * 1000 }, NULL);
         return r;
 }
@@ -123,16 +150,18 @@ static int find_device(Control *c, uint32_t id, struct ublk_dev_info *ret) {
         return 0; /* a device that lost its configuration is ours all the same */
 }
 
-static int delete_live(Control *c, uint32_t id, int pid_fd) {
+static int delete_live(const Stop *s, Control *c) {
+        uint32_t id = s->id;
         int r;
 
-        r = stop_in_kernel(c, id);
+        r = stop_in_kernel(s, c);
         if (r == -EBUSY)
-                return hand_over(id, pid_fd, "the kernel says that it is in use");
+                return hand_over(s, "the kernel says that it is in use");
         if (r < 0) {
                 log_warning("The kernel did not stop device %u: %s", id, strerror(-r));
-                return hand_over(id, pid_fd, "it could not be stopped");
+                return hand_over(s, "it could not be stopped");
         }
+        control_set_deadline(c, s->total_deadline_usec); /* there is no way back from here */
         r = control_delete(c, id);
         if (r < 0 && r != -ENODEV)
                 log_warning("The kernel did not delete device %u: %s", id, strerror(-r));
@@ -140,32 +169,37 @@ static int delete_live(Control *c, uint32_t id, int pid_fd) {
         if (r < 0)
                 log_warning("Can't remove the udev file of device %u, ignoring: %s", id, strerror(-r));
         log_info("Device %u is deleted.", id);
-        return wait_for_worker(pid_fd);
+        return wait_for_worker(s);
 }
 
-static int stop_or_hand_over(uint32_t id, int pid_fd) {
+static int stop_or_hand_over(Stop *s) {
         _cleanup_(control_freep) Control *c = NULL;
         struct ublk_dev_info info;
         int r;
 
-        if (!stop_is_asked(id))
-                return hand_over(id, pid_fd, "no stop is asked for");
         r = control_new(&c);
+        if (r >= 0) {
+                control_set_deadline(c, s->steps_deadline_usec);
+                r = find_device(c, s->id, &info);
+        }
         if (r >= 0)
-                r = find_device(c, id, &info);
+                s->without_recovery = !(info.flags & UBLK_F_USER_RECOVERY);
+        if (!stop_is_asked(s))
+                return hand_over(s, "no stop is asked for");
         if (r < 0)
-                return hand_over(id, pid_fd, strerror(-r));
-        if (!flush(id))
-                return hand_over(id, pid_fd, "its dirty pages could not be written in time");
-        if (is_free(id) == 0)
-                return hand_over(id, pid_fd, "it is in use");
+                return hand_over(s, strerror(-r));
+        if (!flush(s))
+                return hand_over(s, "its dirty pages could not be written in time");
+        if (is_free(s) == 0)
+                return hand_over(s, "it is in use");
         /* A restart may have taken the stop's place by now. */
-        if (!stop_is_asked(id))
-                return hand_over(id, pid_fd, "no stop is asked for any more");
-        return delete_live(c, id, pid_fd);
+        if (!stop_is_asked(s))
+                return hand_over(s, "no stop is asked for any more");
+        return delete_live(s, c);
 }
 
-int stop_device(uint32_t id, pid_t main_pid, Failure *f) {
+int stop_device(uint32_t id, pid_t main_pid, UnitJobQuery job_query, Failure *f) {
+        uint64_t begin = now_usec();
         _cleanup_close_ int pid_fd = -EBADF;
         int r;
 
@@ -177,7 +211,13 @@ int stop_device(uint32_t id, pid_t main_pid, Failure *f) {
         if (pid_fd < 0)
                 return failure_set(f, FAILURE_WORKER, errno, "can't watch worker %d: %s", (int) main_pid,
                                    strerror(errno));
-        r = stop_or_hand_over(id, pid_fd);
+        r = stop_or_hand_over(&(Stop) {
+                .id = id,
+                .pid_fd = pid_fd,
+                .job_query = job_query,
+                .steps_deadline_usec = begin + STEPS_USEC,
+                .total_deadline_usec = begin + TOTAL_USEC,
+        });
         if (r < 0)
                 return failure_set(f, FAILURE_WORKER, -r, "worker %d can't be told to hand over: %s",
                                    (int) main_pid, strerror(-r));

@@ -9,6 +9,9 @@
 
 #include "service/failure.h"
 
-/* main_pid: of the unit, 0 if there is none (the worker ended by itself). Returns once the worker is gone, or
- * a few seconds later. */
-int stop_device(uint32_t id, pid_t main_pid, Failure *f);
+/* Gives the type of the job that PID 1 has for a unit (dbus/unit-job.h), owned by the caller. */
+typedef int (*UnitJobQuery)(const char *unit, uint64_t timeout_usec, char **ret);
+
+/* main_pid: of the unit, 0 if there is none (the worker ended by itself). Returns once the worker is gone, and in any case
+ * within TimeoutStopSec= of the unit. */
+int stop_device(uint32_t id, pid_t main_pid, UnitJobQuery job_query, Failure *f);

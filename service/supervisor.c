@@ -13,10 +13,12 @@
 #include <systemd/sd-daemon.h>
 
 #define CONNECTIONS_MAX 8
-/* How long the queues may take to finish what is in hand, and Ruby to run its at_exit blocks. Together below
- * TimeoutStopSec= of the unit. */
+#define BACKLOG 256
+/* How long the queues may take to finish what is in hand, and Ruby to run its at_exit blocks. Together what stop.c leaves
+ * of TimeoutStopSec= of the unit. The second is below the limit that hooks/interpreter.c has for the same: here is the one
+ * that counts in a worker, as it also covers an interpreter that never gets to its end. */
 #define HAND_OVER_USEC (4 * USEC_PER_SEC)
-#define EXIT_USEC (3 * USEC_PER_SEC)
+#define EXIT_USEC (2 * USEC_PER_SEC)
 #define TICK_MSEC 500
 
 typedef enum Phase {
@@ -27,16 +29,24 @@ typedef enum Phase {
         PHASE_EXITING,
 } Phase;
 
+typedef struct Connection {
+        int fd;
+        uint64_t last; /* of the supervisor's n_calls: when it was last heard */
+} Connection;
+
 struct Supervisor {
         const DeviceConfig *config; /* borrowed */
         int failing_status;
+        uid_t trusted_uid;          /* of peers */
         int listen_fd;
         int wake_fd;
         int nudge_fd;               /* ends the thread's poll, so that it sees what changed */
-        int connections[CONNECTIONS_MAX];
+        Connection connections[CONNECTIONS_MAX];
+        uint64_t n_calls;           /* and connections: a clock */
         int opener;                 /* the connection that waits for the answer to OPEN; one of the above */
         uint64_t watchdog_usec;     /* 0: none wanted */
         uint64_t pinged_usec;
+        bool unsound;               /* a queue was stuck at the last look; said once */
         uint64_t load_deadline_usec;
         uint64_t hand_over_deadline_usec;
 
@@ -50,6 +60,7 @@ struct Supervisor {
         Geometry geometry;
         Queue *const *queues;
         size_t n_queues;
+        uint64_t *rounds;           /* owned: of each queue, as seen last */
         int exit_status;
         uint64_t exit_deadline_usec;
 };
@@ -95,6 +106,31 @@ static void begin_hand_over(Supervisor *s) {
                 end_process(EXIT_HANDED_OVER);
 }
 
+/* A task that is lost in our own code, or in the kernel where it should not block, will never serve again. A hook that is
+ * stuck is none of systemd's business. */
+static bool queues_are_sound(Supervisor *s) {
+        bool sound = true;
+
+        pthread_mutex_lock(&s->lock);
+        for (size_t i = 0; i < s->n_queues; i++)
+                if (!queue_is_sound(s->queues[i], &s->rounds[i]))
+                        sound = false;
+        pthread_mutex_unlock(&s->lock);
+        return sound;
+}
+
+static void ping_watchdog(Supervisor *s, uint64_t now) {
+        bool sound = queues_are_sound(s); /* at each tick, so that there is a last time to compare with */
+
+        if (!sound && !s->unsound)
+                log_warning("A queue of %s does not come round; systemd's watchdog is not pinged until it does.", s->config->name);
+        s->unsound = !sound;
+        if (!sound || now < s->pinged_usec + s->watchdog_usec / 2)
+                return;
+        (void) sd_notify(0, "WATCHDOG=1");
+        s->pinged_usec = now;
+}
+
 /* What time alone brings about. */
 static void check_time(Supervisor *s) {
         uint64_t now = now_usec();
@@ -105,10 +141,8 @@ static void check_time(Supervisor *s) {
         int exit_status = s->exit_status;
         pthread_mutex_unlock(&s->lock);
 
-        if (s->watchdog_usec > 0 && now >= s->pinged_usec + s->watchdog_usec / 2) {
-                (void) sd_notify(0, "WATCHDOG=1");
-                s->pinged_usec = now;
-        }
+        if (s->watchdog_usec > 0)
+                ping_watchdog(s, now);
         if (phase == PHASE_LOADING && now >= s->load_deadline_usec)
                 load_timed_out(s);
         if (phase == PHASE_EXITING && now >= exit_deadline)
@@ -148,10 +182,10 @@ static void send_reply(Supervisor *s, int connection, uint32_t type, int error, 
         (void) send(connection, &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void close_connection(Supervisor *s, int *connection) {
-        if (s->opener == *connection)
+static void close_connection(Supervisor *s, Connection *c) {
+        if (s->opener == c->fd)
                 s->opener = -EBADF;
-        *connection = safe_close(*connection);
+        c->fd = safe_close(c->fd);
 }
 
 static bool call_is_valid(const Supervisor *s, const WorkerCall *call, ssize_t size) {
@@ -186,18 +220,19 @@ static void handle_abort(const WorkerCall *call) {
         failure_done(&f);
 }
 
-static void handle_call(Supervisor *s, int *connection) {
+static void handle_call(Supervisor *s, Connection *c) {
         WorkerCall call;
         ssize_t n;
         int error = 0;
 
-        n = recv(*connection, &call, sizeof(call), MSG_DONTWAIT | MSG_TRUNC);
+        n = recv(c->fd, &call, sizeof(call), MSG_DONTWAIT | MSG_TRUNC);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return;
         if (n <= 0 || !call_is_valid(s, &call, n)) {
-                close_connection(s, connection);
+                close_connection(s, c);
                 return;
         }
+        c->last = ++s->n_calls;
         switch (call.type) {
         case MESSAGE_HELLO:
         case MESSAGE_STATISTICS:
@@ -206,7 +241,7 @@ static void handle_call(Supervisor *s, int *connection) {
                 pthread_mutex_unlock(&s->lock);
                 break;
         case MESSAGE_OPEN:
-                error = handle_open(s, *connection);
+                error = handle_open(s, c->fd);
                 if (error == 0)
                         return;
                 break;
@@ -214,21 +249,46 @@ static void handle_call(Supervisor *s, int *connection) {
                 handle_abort(&call);
                 return;
         }
-        send_reply(s, *connection, call.type, error, NULL);
+        send_reply(s, c->fd, call.type, error, NULL);
 }
 
-static void accept_connection(Supervisor *s) {
-        _cleanup_close_ int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+static bool peer_is_trusted(const Supervisor *s, int fd) {
         struct ucred peer;
         socklen_t size = sizeof(peer);
 
-        if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != 0)
-                return;
-        for (size_t i = 0; i < CONNECTIONS_MAX; i++)
-                if (s->connections[i] < 0) {
-                        s->connections[i] = TAKE_FD(fd);
+        return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == s->trusted_uid;
+}
+
+/* A free one, or the one that was silent longest, but never the one that waits for its answer: whoever forgets to close
+ * keeps nobody out. */
+static Connection *find_slot(Supervisor *s) {
+        Connection *best = NULL;
+
+        for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
+                Connection *c = &s->connections[i];
+
+                if (c->fd < 0)
+                        return c;
+                if (c->fd != s->opener && (!best || c->last < best->last))
+                        best = c;
+        }
+        close_connection(s, best);
+        return best;
+}
+
+/* All that are there, up to a limit, so that a crowd keeps this thread from nothing else. */
+static void accept_connections(Supervisor *s) {
+        for (size_t i = 0; i < BACKLOG; i++) {
+                _cleanup_close_ int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+                Connection *c;
+
+                if (fd < 0 && errno != EINTR && errno != ECONNABORTED)
                         return;
-                }
+                if (fd < 0 || !peer_is_trusted(s, fd))
+                        continue;
+                c = find_slot(s);
+                *c = (Connection) { .fd = TAKE_FD(fd), .last = ++s->n_calls };
+        }
 }
 
 static void answer_open(Supervisor *s) {
@@ -257,7 +317,7 @@ static void *supervisor_loop(void *userdata) {
                         { .fd = s->hand_over_deadline_usec > 0 ? -1 : s->wake_fd, .events = POLLIN },
                 };
                 for (size_t i = 0; i < CONNECTIONS_MAX; i++)
-                        fds[3 + i] = (struct pollfd) { .fd = s->connections[i], .events = POLLIN };
+                        fds[3 + i] = (struct pollfd) { .fd = s->connections[i].fd, .events = POLLIN };
 
                 if (poll(fds, ELEMENTSOF(fds), TICK_MSEC) < 0 && errno != EINTR)
                         end_process(EXIT_CRASHED);
@@ -273,27 +333,32 @@ static void *supervisor_loop(void *userdata) {
                         if (fds[3 + i].revents)
                                 handle_call(s, &s->connections[i]);
                 if (fds[0].revents)
-                        accept_connection(s);
+                        accept_connections(s);
         }
         return NULL;
 }
 
 static int make_socket(uint32_t id, int *ret) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
+        _cleanup_free_ char *path = NULL;
         _cleanup_close_ int fd = -EBADF;
-        int n;
+        int r;
 
-        n = snprintf(address.sun_path, sizeof(address.sun_path), PATH_WORKER_SOCKET, id);
-        if (n < 0 || (size_t) n >= sizeof(address.sun_path))
+        r = config_path(&path, PATH_WORKER_SOCKET, id);
+        if (r < 0)
+                return r;
+        if (strlen(path) >= sizeof(address.sun_path))
                 return -ENAMETOOLONG;
+        strcpy(address.sun_path, path);
         fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0)
                 return -errno;
         (void) unlink(address.sun_path);
         if (bind(fd, (struct sockaddr *) &address, sizeof(address)) < 0)
                 return -errno;
-        /* The manager has uid 0 but no capability to pass a mode; who may talk is decided by SO_PEERCRED. */
-        if (chmod(address.sun_path, 0666) < 0 || listen(fd, 16) < 0)
+        /* The manager has uid 0 but no capability to pass a mode: it is a member of our group. Who may talk is decided by
+         * SO_PEERCRED; the mode only keeps crowds away. */
+        if (chmod(address.sun_path, 0660) < 0 || listen(fd, BACKLOG) < 0)
                 return -errno;
         *ret = TAKE_FD(fd);
         return 0;
@@ -314,7 +379,7 @@ static int start_thread(Supervisor *s) {
         return -r;
 }
 
-int supervisor_start(const DeviceConfig *config, int failing_status, Supervisor **ret) {
+int supervisor_start(const DeviceConfig *config, int failing_status, uid_t trusted_uid, Supervisor **ret) {
         Supervisor *s = malloc(sizeof(Supervisor));
         int r;
 
@@ -323,6 +388,7 @@ int supervisor_start(const DeviceConfig *config, int failing_status, Supervisor 
         *s = (Supervisor) {
                 .config = config,
                 .failing_status = failing_status,
+                .trusted_uid = trusted_uid,
                 .listen_fd = -EBADF,
                 .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                 .nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
@@ -332,15 +398,17 @@ int supervisor_start(const DeviceConfig *config, int failing_status, Supervisor 
                 .changed = PTHREAD_COND_INITIALIZER,
         };
         for (size_t i = 0; i < CONNECTIONS_MAX; i++)
-                s->connections[i] = -EBADF;
+                s->connections[i].fd = -EBADF;
+        s->rounds = calloc(config->queues, sizeof(uint64_t));
         (void) sd_watchdog_enabled(0, &s->watchdog_usec);
-        r = s->wake_fd < 0 || s->nudge_fd < 0 ? -errno : make_socket(config->id, &s->listen_fd);
+        r = s->wake_fd < 0 || s->nudge_fd < 0 ? -errno : !s->rounds ? -ENOMEM : make_socket(config->id, &s->listen_fd);
         if (r >= 0)
                 r = start_thread(s);
         if (r < 0) {
                 safe_close(s->listen_fd);
                 safe_close(s->wake_fd);
                 safe_close(s->nudge_fd);
+                free(s->rounds);
                 free(s);
                 return r;
         }
@@ -403,10 +471,12 @@ void supervisor_open_failed(Supervisor *s, const Failure *failure) {
 
 void supervisor_exiting(Supervisor *s, int status) {
         pthread_mutex_lock(&s->lock);
-        s->phase = PHASE_EXITING;
-        s->exit_status = status;
-        s->exit_deadline_usec = now_usec() + EXIT_USEC;
-        s->queues = NULL;
-        s->n_queues = 0;
+        if (s->phase != PHASE_EXITING) {
+                s->phase = PHASE_EXITING;
+                s->exit_status = status;
+                s->exit_deadline_usec = now_usec() + EXIT_USEC;
+                s->queues = NULL;
+                s->n_queues = 0;
+        }
         pthread_mutex_unlock(&s->lock);
 }

@@ -20,9 +20,9 @@ enum {
 
 typedef struct Supervisor Supervisor;
 
-/* Makes the socket (in $RUNTIME_DIRECTORY, or below PATH_RUN) and starts the thread. failing_status: the exit status
- * for a hook that is wrong or too slow to load. config is borrowed. */
-int supervisor_start(const DeviceConfig *config, int failing_status, Supervisor **ret);
+/* Makes the socket (PATH_WORKER_SOCKET) and starts the thread. failing_status: the exit status for a hook that is wrong or
+ * too slow to load. trusted_uid: whose calls are answered. config is borrowed. */
+int supervisor_start(const DeviceConfig *config, int failing_status, uid_t trusted_uid, Supervisor **ret);
 
 /* An eventfd that becomes readable, for ever, once a hand-over is asked for: for queue_new. */
 int supervisor_wake_fd(Supervisor *s);
@@ -33,7 +33,8 @@ void supervisor_request_hand_over(Supervisor *s);
 void supervisor_ready(Supervisor *s, const Geometry *geometry);
 /* Waits for OPEN; false if a hand-over was asked for instead. Blocks: let go of the interpreter. */
 bool supervisor_wait_open(Supervisor *s);
-/* Answers the pending OPEN: every tag is fetched (queues, borrowed, are asked for their counters from now on) … */
+/* Answers the pending OPEN: every tag is fetched (queues, borrowed until supervisor_exiting, at most as many as the
+ * configuration says, are asked for their counters and for their soundness from now on) … */
 void supervisor_serving(Supervisor *s, Queue *const *queues, size_t n_queues);
 /* … or it can't be done. Also publishes the failure. */
 void supervisor_open_failed(Supervisor *s, const Failure *failure);
@@ -42,5 +43,5 @@ void supervisor_open_failed(Supervisor *s, const Failure *failure);
 void supervisor_publish(const Failure *failure);
 
 /* The process is about to end with status; if it hasn't in a few seconds (Ruby's at_exit blocks may hang), the
- * thread ends it. */
+ * thread ends it. The queues are touched no more. The first call counts. */
 void supervisor_exiting(Supervisor *s, int status);

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#define CONNECT_RETRY_USEC (5 * USEC_PER_MSEC)
+
 void worker_link_done(WorkerLink *l) {
         safe_close(l->fd);
         safe_close(l->pid_fd);
@@ -18,21 +20,36 @@ bool worker_link_is_alive(const WorkerLink *l) {
         return poll_until(l->pid_fd, POLLIN, 0) == 0;
 }
 
-static int connect_socket(const char *path) {
+/* Non-blocking: a full backlog is EAGAIN at once. Others have filled it, and the worker empties it. */
+static int connect_or_wait(int fd, const struct sockaddr_un *address, int pid_fd, uint64_t deadline) {
+        int r;
+
+        for (;;) {
+                if (connect(fd, (const struct sockaddr *) address, sizeof(*address)) == 0)
+                        return 0;
+                if (errno == EINTR)
+                        continue;
+                if (errno != EAGAIN || now_usec() >= deadline)
+                        return errno == EAGAIN ? -ETIMEDOUT : -errno;
+                r = poll_until(pid_fd, POLLIN, now_usec() + CONNECT_RETRY_USEC);
+                if (r != 0)
+                        return r < 0 ? r : -EOWNERDEAD;
+        }
+}
+
+static int connect_socket(const char *path, int pid_fd, uint64_t deadline) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         _cleanup_close_ int fd = -EBADF;
+        int r;
 
         if (strlen(path) >= sizeof(address.sun_path))
                 return -ENAMETOOLONG;
         strcpy(address.sun_path, path);
-        /* Non-blocking: a full backlog is EAGAIN at once, and every wait is our own poll. */
         fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0)
                 return -errno;
-        while (connect(fd, (struct sockaddr *) &address, sizeof(address)) < 0)
-                if (errno != EINTR)
-                        return -errno;
-        return TAKE_FD(fd);
+        r = connect_or_wait(fd, &address, pid_fd, deadline);
+        return r < 0 ? r : TAKE_FD(fd);
 }
 
 static int check_peer(WorkerLink *l, Failure *f) {
@@ -51,7 +68,7 @@ static int check_peer(WorkerLink *l, Failure *f) {
         return 0;
 }
 
-int worker_link_connect(WorkerLink *l, uint32_t id, pid_t pid, Failure *f) {
+int worker_link_connect(WorkerLink *l, uint32_t id, pid_t pid, uint64_t deadline_usec, Failure *f) {
         _cleanup_free_ char *path = NULL;
 
         *l = WORKER_LINK_NULL;
@@ -63,7 +80,7 @@ int worker_link_connect(WorkerLink *l, uint32_t id, pid_t pid, Failure *f) {
                                    strerror(errno));
         if (config_path(&path, PATH_WORKER_SOCKET, id) < 0)
                 return failure_set(f, FAILURE_WORKER, ENOMEM, "out of memory");
-        l->fd = connect_socket(path);
+        l->fd = connect_socket(path, l->pid_fd, deadline_usec);
         if (l->fd < 0)
                 return failure_set(f, FAILURE_WORKER, -l->fd, "can't connect to the worker at %s: %s", path,
                                    strerror(-l->fd));
@@ -132,19 +149,19 @@ static const char *call_name(MessageType type) {
         return type == MESSAGE_OPEN ? "open the device" : "say what the disk is";
 }
 
-int worker_link_call(WorkerLink *l, MessageType type, uint64_t timeout_usec, WorkerReply *ret, Failure *f) {
-        uint64_t deadline = now_usec() + timeout_usec;
+int worker_link_call(WorkerLink *l, MessageType type, uint64_t deadline_usec, WorkerReply *ret, Failure *f) {
+        uint64_t begin = now_usec();
         int r;
 
         r = send_call(l, type, NULL);
         if (r >= 0)
-                r = receive_reply(l, type, deadline, ret);
+                r = receive_reply(l, type, deadline_usec, ret);
         if (r == -EOWNERDEAD || r == -EPIPE || r == -ECONNRESET)
                 return failure_set(f, FAILURE_WORKER, EOWNERDEAD, "the worker died when it was asked to %s",
                                    call_name(type));
         if (r == -ETIMEDOUT)
                 return failure_set(f, FAILURE_WORKER, ETIMEDOUT, "the worker did not %s within %.0f s",
-                                   call_name(type), (double) timeout_usec / USEC_PER_SEC);
+                                   call_name(type), (double) (now_usec() - begin) / USEC_PER_SEC);
         if (r < 0)
                 return failure_set(f, FAILURE_WORKER, -r, "the worker's answer makes no sense: %s",
                                    strerror(-r));

@@ -20,12 +20,14 @@ typedef struct WorkerLink {
 #define WORKER_LINK_NULL ((WorkerLink) { .pid_fd = -EBADF, .fd = -EBADF })
 void worker_link_done(WorkerLink *l);
 
-/* Makes sure that the process at the other end is pid. */
-int worker_link_connect(WorkerLink *l, uint32_t id, pid_t pid, Failure *f);
+/* Deadlines are CLOCK_MONOTONIC. */
+
+/* Makes sure that the process at the other end is pid. Waits while others crowd the socket. */
+int worker_link_connect(WorkerLink *l, uint32_t id, pid_t pid, uint64_t deadline_usec, Failure *f);
 
 /* One call and its reply. -EOWNERDEAD if the worker died, -ETIMEDOUT; an error that the worker reports is its
  * own Failure. */
-int worker_link_call(WorkerLink *l, MessageType type, uint64_t timeout_usec, WorkerReply *ret, Failure *f);
+int worker_link_call(WorkerLink *l, MessageType type, uint64_t deadline_usec, WorkerReply *ret, Failure *f);
 /* Has the worker publish the failure as its own. Best effort. */
 void worker_link_abort(WorkerLink *l, const Failure *f);
 

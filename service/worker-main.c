@@ -7,6 +7,8 @@
  */
 
 #include "hooks/hook.h"
+#include "service/activation-attempts.h"
+#include "service/check/check.h"
 #include "service/hookdir.h"
 #include "service/log.h"
 #include "service/marker.h"
@@ -190,6 +192,15 @@ static int start_queues(Worker *w, Task *tasks) {
         return w->fetch_error;
 }
 
+/* All queues have ended. The kernel gets the device back before the hook's at_exit blocks run, however long they take. */
+static void free_queues(Worker *w) {
+        for (uint32_t i = 0; i < w->config->queues; i++)
+                queue_free(w->queues[i]);
+        free(w->queues);
+        w->queues = NULL;
+        queue_device_done(&w->device);
+}
+
 static int serve(Worker *w) {
         _cleanup_free_ Task *tasks = calloc(w->config->queues, sizeof(Task));
         Failure failure = FAILURE_NULL;
@@ -208,7 +219,10 @@ static int serve(Worker *w) {
         supervisor_serving(w->supervisor, w->queues, w->config->queues);
         note_ended(w, queue_serve(w->queues[0], hook_server(w->hook)));
         unlocked(w, wait_ended);
-        return w->end == QUEUE_STOPPED ? EXIT_STOPPED : EXIT_HANDED_OVER;
+        r = w->end == QUEUE_STOPPED ? EXIT_STOPPED : EXIT_HANDED_OVER;
+        supervisor_exiting(w->supervisor, r);
+        free_queues(w);
+        return r;
 }
 
 static void wait_open(void *userdata) {
@@ -246,6 +260,10 @@ static int drop_privileges(const DeviceConfig *c) {
         r = privileges_drop();
         if (r < 0)
                 return log_error_errno(r, "Can't drop capabilities");
+        /* `probe` says where a kernel can't. */
+        r = privileges_isolate();
+        if (r < 0 && r != -EOPNOTSUPP)
+                return log_error_errno(r, "Can't isolate the worker from others");
         return 0;
 }
 
@@ -296,6 +314,16 @@ static int find_hook(Worker *w) {
         return fail(&failure, w->failing_status);
 }
 
+/* A signal ends it, and the process. */
+static void wait_turn(const DeviceConfig *c) {
+        uint64_t delay = attempts_delay(c);
+
+        if (delay == 0)
+                return;
+        log_warning("The last starts of %s all failed; the next one begins in %.1f s.", c->name, (double) delay / USEC_PER_SEC);
+        (void) usleep((useconds_t) delay);
+}
+
 static int run(uint32_t id) {
         Worker w = {
                 .device = QUEUE_DEVICE_NULL,
@@ -310,9 +338,10 @@ static int run(uint32_t id) {
                 r = find_hook(&w);
         if (r != 0)
                 return r;
+        wait_turn(w.config);
         if (drop_privileges(w.config) < 0)
                 return EXIT_CRASHED;
-        r = supervisor_start(w.config, w.failing_status, &w.supervisor);
+        r = supervisor_start(w.config, w.failing_status, /* trusted_uid= */ 0, &w.supervisor);
         if (r < 0) {
                 log_error_errno(r, "Can't make the worker's socket");
                 return EXIT_CRASHED;
@@ -326,7 +355,11 @@ static void help(void) {
         printf("ublk-ruby-worker [OPTIONS] N\n\n"
                "Serves the I/O of device N with its hook. Run by ublk-ruby-device@N.service.\n\n"
                "  -h --help     Show this help\n"
-               "     --version  Show the version\n\n"
+               "     --version  Show the version\n"
+               "     --check HOOK [KEY=VALUE...]\n"
+               "                Look for faults in a hook, without a device; --check --help shows more\n"
+               "     --describe HOOK [KEY=VALUE...]\n"
+               "                Show a hook's options\n\n"
                "Exit status: 75 handed over, 76 its device was stopped, 78 hook or configuration wrong on a device\n"
                "that never was live; anything else is a crash, from which systemd recovers the device.\n");
 }
@@ -342,6 +375,8 @@ int main(int argc, char *argv[]) {
         int c;
 
         log_setup("ublk-ruby-worker");
+        if (check_is_asked(argc, argv))
+                return check_main(argc, argv);
         while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0)
                 switch (c) {
                 case 'h':

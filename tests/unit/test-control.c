@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 static int parse(ControlArguments *a, const char *line) {
         _cleanup_free_ char *message = NULL;
@@ -77,14 +78,13 @@ static void test_verbs(void) {
 }
 
 static void test_flags(void) {
-        const uint64_t base = UBLK_F_USER_COPY | UBLK_F_CMD_IOCTL_ENCODE, all = UINT64_MAX;
+        const uint64_t base = UBLK_F_USER_COPY | UBLK_F_CMD_IOCTL_ENCODE;
 
-        g_assert_cmphex(activation_flags(RECOVERY_NONE, all), ==, base);
-        g_assert_cmphex(activation_flags(RECOVERY_FAIL, 0), ==, base | UBLK_F_USER_RECOVERY);
-        g_assert_cmphex(activation_flags(RECOVERY_REISSUE, 0), ==, base | UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_REISSUE);
+        g_assert_cmphex(activation_flags(RECOVERY_NONE), ==, base);
+        g_assert_cmphex(activation_flags(RECOVERY_FAIL), ==, base | UBLK_F_USER_RECOVERY);
+        g_assert_cmphex(activation_flags(RECOVERY_REISSUE), ==, base | UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_REISSUE);
         /* Asked for although the kernel lacks it: so that it is missed, and not silently something else. */
-        g_assert_cmphex(activation_flags(RECOVERY_FAIL_IO, 0), ==, base | UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_FAIL_IO);
-        g_assert_cmphex(activation_flags(RECOVERY_FAIL, all), ==, base | UBLK_F_USER_RECOVERY | UBLK_F_QUIESCE);
+        g_assert_cmphex(activation_flags(RECOVERY_FAIL_IO), ==, base | UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_FAIL_IO);
 }
 
 /* The list comes from /sys, sorted by number. */
@@ -193,7 +193,7 @@ static void assert_call(int expected, const void *answer, size_t size) {
         WorkerCall call;
         int fd, r;
 
-        g_assert_cmpint(worker_link_connect(&l, 3, getpid(), &f), ==, 0);
+        g_assert_cmpint(worker_link_connect(&l, 3, getpid(), now_usec() + USEC_PER_SEC, &f), ==, 0);
         g_assert_cmpuint(l.uid, ==, getuid());
         g_assert_true(worker_link_is_alive(&l));
         fd = accept(listen_fd, NULL, NULL);
@@ -202,7 +202,7 @@ static void assert_call(int expected, const void *answer, size_t size) {
                 g_assert_cmpint(send(fd, answer, size, 0), ==, (ssize_t) size);
         else if (answer)
                 shutdown(fd, SHUT_RDWR);
-        r = worker_link_call(&l, MESSAGE_HELLO, 50 * USEC_PER_MSEC, &reply, &f);
+        r = worker_link_call(&l, MESSAGE_HELLO, now_usec() + 50 * USEC_PER_MSEC, &reply, &f);
         g_assert_cmpint(r, ==, expected);
         if (expected != -EOWNERDEAD) {
                 g_assert_cmpint(recv(fd, &call, sizeof(call), 0), ==, sizeof(call));
@@ -260,14 +260,57 @@ static void test_wrong_worker(void) {
 
         listen_begin();
         /* A socket that another process serves, and one that nobody does. */
-        g_assert_cmpint(worker_link_connect(&l, 3, getppid(), &f), ==, -EPERM);
+        g_assert_cmpint(worker_link_connect(&l, 3, getppid(), 0, &f), ==, -EPERM);
         worker_link_done(&l);
-        g_assert_cmpint(worker_link_connect(&l, 4, getpid(), &f), ==, -ENOENT);
+        g_assert_cmpint(worker_link_connect(&l, 4, getpid(), 0, &f), ==, -ENOENT);
         worker_link_done(&l);
-        g_assert_cmpint(worker_link_connect(&l, 3, INT32_MAX, &f), <, 0);
+        g_assert_cmpint(worker_link_connect(&l, 3, INT32_MAX, 0, &f), <, 0);
         worker_link_done(&l);
         failure_done(&f);
         listen_end();
+}
+
+/* Others crowd the socket: that is no reason to give up before the deadline. */
+static void test_crowded_worker(void) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        int crowd[32], n = 0, status;
+        WorkerLink l = WORKER_LINK_NULL;
+        Failure f = FAILURE_NULL;
+        pid_t pid;
+
+        listen_begin();
+        g_snprintf(address.sun_path, sizeof(address.sun_path), "%s/run/ublk-ruby/3/worker.sock", socket_root);
+        do
+                crowd[n] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        while (connect(crowd[n++], (struct sockaddr *) &address, sizeof(address)) == 0);
+        g_assert_cmpint(errno, ==, EAGAIN);
+        g_assert_cmpint(worker_link_connect(&l, 3, getpid(), now_usec() + 50 * USEC_PER_MSEC, &f), ==, -ETIMEDOUT);
+        worker_link_done(&l);
+        pid = fork();
+        if (pid == 0) {
+                (void) usleep(50 * 1000);
+                _exit(accept(listen_fd, NULL, NULL) < 0);
+        }
+        g_assert_cmpint(worker_link_connect(&l, 3, getpid(), now_usec() + 10 * USEC_PER_SEC, &f), ==, 0);
+        worker_link_done(&l);
+        g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+        g_assert_cmpint(status, ==, 0);
+        while (n > 0)
+                close(crowd[--n]);
+        failure_done(&f);
+        listen_end();
+}
+
+static void test_deadline(void) {
+        Activation a = { .deadline_usec = 0 };
+        uint64_t now = now_usec();
+
+        g_assert_cmpuint(activation_deadline(&a, USEC_PER_SEC), >=, now + USEC_PER_SEC);
+        a.deadline_usec = now + USEC_PER_SEC;
+        g_assert_cmpuint(activation_deadline(&a, 5 * USEC_PER_SEC), ==, a.deadline_usec);
+        g_assert_cmpuint(activation_deadline(&a, 5), <, a.deadline_usec);
+        a.deadline_usec = 1; /* long past */
+        g_assert_cmpuint(activation_deadline(&a, USEC_PER_SEC), ==, 1);
 }
 
 int main(int argc, char **argv) {
@@ -281,5 +324,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/control/child", test_child);
         g_test_add_func("/control/worker-link", test_worker_link);
         g_test_add_func("/control/wrong-worker", test_wrong_worker);
+        g_test_add_func("/control/crowded-worker", test_crowded_worker);
+        g_test_add_func("/control/deadline", test_deadline);
         return g_test_run();
 }

@@ -166,6 +166,60 @@ static void test_openers(void) {
         g_assert_nonnull(none);
 }
 
+/* A file of the disk in use without a descriptor. */
+static void test_no_descriptor(void) {
+        _cleanup_(holders_done) Holders h = HOLDERS_NULL;
+
+        put("/proc/61/comm", "mapper\n");
+        put("/proc/61/maps",
+            "55d0c0000000-55d0c0001000 r--p 00000000 fe:00 9 /usr/bin/dd\n"
+            "7f0e5c000000-7f0e5c021000 rw-s 00000000 00:05 731                        /dev/ublkb1p1\n");
+        put("/proc/62/comm", "gone\n");
+        put("/proc/62/maps", "00400000-00401000 rw-s 00000000 00:05 731   /dev/ublkb1 (deleted)\n");
+        put("/proc/63/comm", "other\n");
+        put("/proc/63/maps",
+            "nonsense\n\n7f00-7f01 rw-s 0 00:05 7 /dev/ublkb10\n7f01-7f02 rw-s 0 00:05 7 /mnt/ublkb1\n"
+            "7f02-7f03 rw-p 00000000 00:00 0 [heap]\n7f03-7f04 rw-s 0 00:05 7 /dev/zero");
+        /* Where the mapped file itself can be looked at, its number counts and not its name. */
+        put("/proc/64/comm", "renamed\n");
+        put("/proc/64/maps", "00400000-00401000 rw-s 00000000 00:05 731   /dev/ublkb1\n");
+        put_link("/proc/64/map_files/400000-401000", "/dev/null");
+        put("/proc/65/comm", "ring\n");
+        put_link("/proc/65/fd/7", "anon_inode:[io_uring]");
+        put("/proc/65/fdinfo/7",
+            "pos:\t0\nSqMask:\t0x7\nUserFiles:\t3\n    0: <none>\n    1: /dev/null\n    2: /dev/ublkb1\nUserBufs:\t0\n");
+        put("/proc/66/comm", "old-ring\n");
+        put_link("/proc/66/fd/0", "anon_inode:[io_uring]");
+        put("/proc/66/fdinfo/0", "UserFiles:\t1\n    0: ublkb1p1\n");
+        put("/proc/67/comm", "no-ring\n");
+        put_link("/proc/67/fd/3", "anon_inode:[io_uring]");
+        put("/proc/67/fdinfo/3", "UserFiles:\t1\n    0: /dev/ublkb10\nUserBufs:\t1\n    0: /dev/ublkb1\n");
+        put_link("/proc/67/fd/4", "anon_inode:[eventfd]");
+        put("/proc/67/fdinfo/4", "UserFiles:\t1\n    0: /dev/ublkb1\n");
+        g_assert_cmpint(holders_add_openers(&h, disk()), ==, 0);
+        for (size_t i = 0; i < h.n; i++) {
+                g_assert_cmpint(h.items[i].kind, ==, HOLDER_PROCESS);
+                g_assert_true(h.items[i].pid == 61 || h.items[i].pid == 62 || h.items[i].pid == 65 || h.items[i].pid == 66);
+        }
+        g_assert_cmpuint(h.n, ==, 4);
+}
+
+static void test_nvmet(void) {
+        _cleanup_(holders_done) Holders h = HOLDERS_NULL;
+
+        put("/sys/kernel/config/nvmet/subsystems/nqn.a/namespaces/1/device_path", "/dev/ublkb1\n");
+        put("/sys/kernel/config/nvmet/subsystems/nqn.a/namespaces/1/enable", "1\n");
+        put("/sys/kernel/config/nvmet/subsystems/nqn.a/namespaces/2/device_path", "/dev/ublkb1p1\n");
+        put("/sys/kernel/config/nvmet/subsystems/nqn.a/namespaces/2/enable", "0\n"); /* not open */
+        put("/sys/kernel/config/nvmet/subsystems/nqn.b/namespaces/1/device_path", "/dev/ublkb10\n");
+        put("/sys/kernel/config/nvmet/subsystems/nqn.b/namespaces/1/enable", "1\n");
+        put("/sys/kernel/config/nvmet/subsystems/nqn.c/attr_allow_any_host", "1\n");
+        g_assert_cmpint(holders_add_stacked(&h, disk()), ==, 0);
+        g_assert_cmpuint(h.n, ==, 1);
+        g_assert_cmpint(h.items[0].kind, ==, HOLDER_DEVICE);
+        g_assert_cmpstr(h.items[0].what, ==, "nvmet nqn.a/1");
+}
+
 static void test_udev(void) {
         put("/proc/51/cgroup", "0::/system.slice/systemd-udevd.service/udev\n");
         put("/proc/52/cgroup", "12:pids:/x\n1:name=systemd:/system.slice/systemd-udevd.service\n");
@@ -196,6 +250,8 @@ int main(int argc, char **argv) {
         g_test_add_func("/holders/describe", test_describe);
         g_test_add_func("/holders/stacked", test_stacked);
         g_test_add_func("/holders/openers", test_openers);
+        g_test_add_func("/holders/no-descriptor", test_no_descriptor);
+        g_test_add_func("/holders/nvmet", test_nvmet);
         g_test_add_func("/holders/udev", test_udev);
         g_test_add_func("/holders/foreign-mounts", test_foreign_mounts);
         r = g_test_run();

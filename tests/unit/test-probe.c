@@ -18,6 +18,7 @@ static ProbeFacts good_facts(void) {
                 .node = true,
                 .initial_namespace = true,
                 .admin = true,
+                .isolation = true,
                 .worker_exists = true,
                 .features = FEATURES_6_12,
         };
@@ -131,6 +132,7 @@ static void test_json(void) {
         g_assert_true(json_is_true(json_object_get(j, "supported")));
         g_assert_cmpstr(json_string_value(json_object_get(j, "verdict")), ==, "supported");
         g_assert_cmpuint(json_array_size(json_object_get(j, "features")), ==, 8);
+        g_assert_true(json_is_true(json_object_get(j, "signal-isolation")));
         g_assert_cmphex((uint64_t) json_integer_value(json_object_get(j, "feature-bits")), ==, FEATURES_6_12);
         json_decref(j);
 }

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What a dead worker leaves: what is deleted, what is remembered, and how long the next one waits. */
+
+#include "service/activation-attempts.h"
+#include "service/control-node.h"
+#include "service/marker.h"
+#include "service/release.h"
+
+#include "tests/unit/test-stop-kernel.h"
+
+#include <glib.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#define KILLED (-1)
+#define HANDED_OVER 75
+#define STOPPED 76
+#define WRONG 78
+
+static void release(int exit_status) {
+        Failure f = FAILURE_NULL;
+
+        /* As systemd has it where nothing but the worker's end is to blame. */
+        g_assert_cmpint(release_device(TEST_ID, exit_status, exit_status != HANDED_OVER && exit_status != STOPPED, &f), ==, 0);
+        failure_done(&f);
+}
+
+typedef struct Case {
+        const char *recovery;
+        int state;       /* of the device, -1: gone */
+        int exit_status;
+        int marker;      /* afterwards */
+        const char *calls;
+} Case;
+
+static void test_markers(void) {
+        static const Case cases[] = {
+                { "none", -1, KILLED, MARKER_LOST, "" },
+                { "none", -1, STOPPED, MARKER_NONE, "" },
+                { "none", UBLK_S_DEV_DEAD, KILLED, MARKER_LOST, "delete " },
+                { "none", UBLK_S_DEV_DEAD, STOPPED, MARKER_NONE, "delete " },
+                { "reissue", -1, KILLED, MARKER_LIVE, "" },
+                { "reissue", UBLK_S_DEV_DEAD, KILLED, MARKER_NONE, "delete " },
+                { "reissue", UBLK_S_DEV_QUIESCED, KILLED, MARKER_LIVE, "" },
+                { "reissue", UBLK_S_DEV_QUIESCED, HANDED_OVER, MARKER_LIVE, "" },
+                { "fail", UBLK_S_DEV_LIVE, KILLED, MARKER_LIVE, "" },
+                { "fail-io", UBLK_S_DEV_FAIL_IO, KILLED, MARKER_LIVE, "" },
+        };
+
+        for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+                const Case *c = &cases[i];
+                DeviceConfig *config;
+
+                kernel_begin();
+                config = kernel_configure(c->recovery, 5, false);
+                g_assert_cmpint(marker_write(config, false), ==, 0);
+                kernel.exists = c->state >= 0;
+                kernel.info.state = (uint16_t) c->state;
+                release(c->exit_status);
+                g_assert_cmpstr(kernel.calls, ==, c->calls);
+                g_assert_cmpint(marker_read(config), ==, c->marker);
+                device_config_free(config);
+                kernel_end();
+        }
+}
+
+/* Linux 6.12 ends a device some time after its worker. */
+static void test_settles(void) {
+        DeviceConfig *config;
+
+        kernel_begin();
+        config = kernel_configure("none", 5, false);
+        g_assert_cmpint(marker_write(config, false), ==, 0);
+        kernel.info.state = UBLK_S_DEV_DEAD;
+        kernel.live_polls = 3;
+        release(KILLED);
+        g_assert_cmpstr(kernel.calls, ==, "delete ");
+        g_assert_cmpint(marker_read(config), ==, MARKER_LOST);
+        device_config_free(config);
+        kernel_end();
+}
+
+static void test_never_live(void) {
+        DeviceConfig *config;
+
+        kernel_begin();
+        config = kernel_configure("none", 5, false);
+        kernel.info.state = UBLK_S_DEV_DEAD;
+        release(WRONG);
+        g_assert_cmpstr(kernel.calls, ==, "delete ");
+        g_assert_cmpint(marker_read(config), ==, MARKER_NONE);
+        device_config_free(config);
+        kernel_end();
+}
+
+static void test_foreign(void) {
+        Failure f = FAILURE_NULL;
+        DeviceConfig *config;
+        bool foreign = false;
+
+        kernel_begin();
+        config = kernel_configure("reissue", 5, false);
+        g_assert_cmpint(marker_write(config, false), ==, 0);
+        kernel.info.ublksrv_flags = 0;
+        kernel.info.state = UBLK_S_DEV_DEAD;
+        release(KILLED);
+        g_assert_cmpint(marker_read(config), ==, MARKER_LIVE);
+        g_assert_cmpint(remove_device(TEST_ID, &foreign, &f), ==, 0);
+        g_assert_true(foreign);
+        g_assert_cmpstr(kernel.calls, ==, "");
+        g_assert_true(kernel.exists);
+        g_assert_cmpint(marker_read(config), ==, MARKER_NONE);
+        device_config_free(config);
+        kernel_end();
+}
+
+static void test_remove(void) {
+        Failure f = FAILURE_NULL;
+        DeviceConfig *config;
+        bool foreign = true;
+
+        kernel_begin();
+        config = kernel_configure("reissue", 5, false);
+        g_assert_cmpint(marker_write(config, false), ==, 0);
+        kernel.info.state = UBLK_S_DEV_QUIESCED;
+        kernel_mount();
+        g_assert_cmpint(remove_device(TEST_ID, &foreign, &f), ==, -EBUSY);
+        g_assert_false(foreign);
+        g_assert_nonnull(strstr(f.message, "/mnt"));
+        g_assert_cmpstr(kernel.calls, ==, "");
+        kernel_put("/proc/1/mountinfo", "");
+        g_assert_cmpint(remove_device(TEST_ID, &foreign, &f), ==, 0);
+        g_assert_false(foreign);
+        g_assert_cmpstr(kernel.calls, ==, "stop delete ");
+        g_assert_cmpint(marker_read(config), ==, MARKER_NONE);
+        g_assert_cmpint(remove_device(TEST_ID, &foreign, &f), ==, 0); /* there is none */
+        g_assert_cmpstr(kernel.calls, ==, "stop delete ");
+        failure_done(&f);
+        device_config_free(config);
+        kernel_end();
+}
+
+static void assert_no_attempts(const DeviceConfig *config) {
+        char *path = kernel_path("/run/ublk-ruby/nodes/ublkb3.attempts");
+
+        g_assert_cmpuint(attempts_delay(config), ==, 0);
+        g_assert_cmpint(access(path, F_OK), <, 0);
+        g_free(path);
+}
+
+/* Only what fails again and again is slowed down. */
+static void test_attempts(void) {
+        static const uint64_t msec[] = { 0, 0, 0, 200, 400, 800, 1600, 3200, 6400, 10000, 10000 };
+        DeviceConfig *config, *later;
+        Failure f = FAILURE_NULL;
+
+        kernel_begin();
+        config = kernel_configure("reissue", 5, false);
+        kernel.info.state = UBLK_S_DEV_QUIESCED;
+        g_assert_cmpint(marker_write(config, false), ==, 0);
+        assert_no_attempts(config);
+        for (size_t i = 0; i < ELEMENTSOF(msec); i++) {
+                release(i % 2 == 0 ? KILLED : 1);
+                g_assert_cmpuint(attempts_delay(config), ==, msec[i] * USEC_PER_MSEC);
+        }
+        later = kernel_configure("reissue", 6, false);
+        g_assert_cmpuint(attempts_delay(later), ==, 0);
+        release(HANDED_OVER);
+        assert_no_attempts(config);
+        /* `activate` fails, and the worker is told to go. */
+        for (size_t i = 0; i < 4; i++)
+                g_assert_cmpint(release_device(TEST_ID, HANDED_OVER, /* unit_failed= */ true, &f), ==, 0);
+        g_assert_cmpuint(attempts_delay(later), ==, 200 * USEC_PER_MSEC);
+        attempts_forget(TEST_ID);
+        assert_no_attempts(config);
+        device_config_free(later);
+        device_config_free(config);
+        kernel_end();
+}
+
+/* Whoever makes a device deals with one that never lives; at boot nobody makes it. */
+static void test_attempts_of_new(void) {
+        DeviceConfig *config;
+
+        for (int persistent = 0; persistent < 2; persistent++) {
+                kernel_begin();
+                config = kernel_configure("reissue", 5, persistent);
+                for (size_t i = 0; i < 5; i++) {
+                        kernel.exists = false;
+                        release(1);
+                }
+                if (persistent)
+                        g_assert_cmpuint(attempts_delay(config), >, 0);
+                else
+                        assert_no_attempts(config);
+                release(WRONG);
+                assert_no_attempts(config);
+                device_config_free(config);
+                kernel_end();
+        }
+}
+
+static void test_damaged_attempts(void) {
+        static const char *const bad[] = { "", "9", "9 9", "9 9 zz", "99999999999999999999 1 1", "-9 1 1", "9 99999999999999999 5\n" };
+        DeviceConfig *config;
+
+        kernel_begin();
+        config = kernel_configure("reissue", 5, false);
+        for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
+                kernel_put("/run/ublk-ruby/nodes/ublkb3.attempts", bad[i]);
+                g_assert_cmpuint(attempts_delay(config), ==, 0);
+        }
+        device_config_free(config);
+        kernel_end();
+}
+
+static void test_node(void) {
+        DeviceConfig *config;
+        struct stat st;
+        char *path;
+
+        kernel_begin();
+        path = kernel_path("/dev/ublkc3");
+        g_assert_cmpint(control_node_reset(TEST_ID), ==, -ENOENT);
+        kernel_put("/dev/ublkc3", "");
+        g_assert_cmpint(control_node_reset(TEST_ID), ==, -ENXIO);
+        g_assert_cmpint(unlink(path), ==, 0);
+        g_assert_cmpint(symlink("/dev/null", path), ==, 0);
+        g_assert_cmpint(control_node_reset(TEST_ID), ==, -ENXIO);
+        g_assert_cmpint(unlink(path), ==, 0);
+        /* The rest takes root. */
+        if (geteuid() == 0 && mknod(path, S_IFCHR | 0666, makedev(1, 3)) == 0) {
+                config = kernel_configure("reissue", 5, false);
+                kernel.info.state = UBLK_S_DEV_QUIESCED;
+                g_assert_cmpint(chown(path, 1234, 1234), ==, 0);
+                release(KILLED);
+                g_assert_cmpint(stat(path, &st), ==, 0);
+                g_assert_cmpuint(st.st_uid, ==, 0);
+                g_assert_cmpuint(st.st_gid, ==, 0);
+                g_assert_cmphex(st.st_mode & 07777, ==, 0600);
+                /* Not of another program's device. */
+                g_assert_cmpint(chown(path, 1234, 1234), ==, 0);
+                kernel.info.ublksrv_flags = 0;
+                release(KILLED);
+                g_assert_cmpint(stat(path, &st), ==, 0);
+                g_assert_cmpuint(st.st_uid, ==, 1234);
+                device_config_free(config);
+        }
+        g_free(path);
+        kernel_end();
+}
+
+int main(int argc, char **argv) {
+        g_test_init(&argc, &argv, NULL);
+        g_test_add_func("/release/markers", test_markers);
+        g_test_add_func("/release/settles", test_settles);
+        g_test_add_func("/release/never-live", test_never_live);
+        g_test_add_func("/release/foreign", test_foreign);
+        g_test_add_func("/release/remove", test_remove);
+        g_test_add_func("/release/attempts", test_attempts);
+        g_test_add_func("/release/attempts-of-new", test_attempts_of_new);
+        g_test_add_func("/release/damaged-attempts", test_damaged_attempts);
+        g_test_add_func("/release/node", test_node);
+        return g_test_run();
+}

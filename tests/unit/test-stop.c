@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What `stop` decides: to delete the device, or to have it handed over. */
+
+#include "service/marker.h"
+#include "service/stop.h"
+
+#include "tests/unit/test-stop-kernel.h"
+
+#include <glib.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define ASKED_TO_HAND_OVER 75
+#define DEVICE_GONE 76
+
+static pid_t worker;
+static const char *const *jobs; /* what PID 1 answers, one after the other; NULL is an error */
+static unsigned n_queries;
+
+static int answer_job(const char *unit, uint64_t timeout_usec, char **ret) {
+        const char *job = jobs[n_queries++];
+
+        g_assert_cmpstr(unit, ==, "ublk-ruby-device@3.service");
+        g_assert_cmpuint(timeout_usec, <=, 3 * USEC_PER_SEC);
+        return job ? xstrdup(job, ret) : -ECONNREFUSED;
+}
+
+static void on_signal(int signo) {
+        _exit(signo == SIGUSR2 ? ASKED_TO_HAND_OVER : DEVICE_GONE);
+}
+
+static void worker_begin(void) {
+        sigset_t set, old;
+
+        (void) sigemptyset(&set);
+        (void) sigaddset(&set, SIGUSR2);
+        (void) sigaddset(&set, SIGUSR1);
+        (void) sigprocmask(SIG_BLOCK, &set, &old);
+        worker = fork();
+        if (worker == 0) {
+                (void) signal(SIGUSR2, on_signal);
+                (void) signal(SIGUSR1, on_signal);
+                (void) sigprocmask(SIG_SETMASK, &old, NULL);
+                for (;;)
+                        pause();
+        }
+        (void) sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+static void end_worker(void) {
+        (void) kill(worker, SIGUSR1);
+}
+
+static int worker_status(void) {
+        int status;
+
+        g_assert_cmpint(waitpid(worker, &status, 0), ==, worker);
+        g_assert_true(WIFEXITED(status));
+        return WEXITSTATUS(status);
+}
+
+/* What is written to the log meanwhile. */
+static char *logged_stop(void) {
+        int fd = memfd_create("log", MFD_CLOEXEC), saved = dup(STDERR_FILENO);
+        Failure f = FAILURE_NULL;
+        char *text = NULL;
+        off_t size;
+
+        g_assert_cmpint(dup2(fd, STDERR_FILENO), >=, 0);
+        n_queries = 0;
+        g_assert_cmpint(stop_device(TEST_ID, worker, answer_job, &f), ==, 0);
+        g_assert_cmpint(dup2(saved, STDERR_FILENO), >=, 0);
+        size = lseek(fd, 0, SEEK_END);
+        text = g_malloc0((gsize) size + 1);
+        g_assert_cmpint(pread(fd, text, (size_t) size, 0), ==, size);
+        close(fd);
+        close(saved);
+        return text;
+}
+
+static void assert_stop(const char *const *answers, const char *recovery, const char *calls, int status) {
+        DeviceConfig *config = kernel_configure(recovery, 5, false);
+        char *text;
+
+        worker_begin();
+        jobs = answers;
+        kernel.on_stop = end_worker;
+        g_assert_cmpint(marker_write(config, false), ==, 0);
+        text = logged_stop();
+        g_assert_cmpstr(kernel.calls, ==, calls);
+        g_assert_cmpint(worker_status(), ==, status);
+        g_assert_cmpint(marker_read(config), ==, status == DEVICE_GONE ? MARKER_NONE : MARKER_LIVE);
+        device_config_free(config);
+        g_free(text);
+}
+
+static const char *const stop[] = { "stop", "stop" };
+
+static void test_deleted(void) {
+        kernel_begin();
+        assert_stop(stop, "reissue", "stop delete ", DEVICE_GONE);
+        g_assert_cmpuint(n_queries, ==, 2);
+        kernel_end();
+}
+
+/* Linux 7.0: udev may have it open for a moment. */
+static void test_deleted_if_closed(void) {
+        kernel_begin();
+        kernel.features = UBLK_F_SAFE_STOP_DEV;
+        kernel.try_stop_results[0] = kernel.try_stop_results[1] = -EBUSY;
+        assert_stop(stop, "reissue", "try-stop try-stop try-stop delete ", DEVICE_GONE);
+        kernel_end();
+        kernel_begin();
+        kernel.features = UBLK_F_SAFE_STOP_DEV;
+        kernel.try_stop_results[0] = -ENODEV;
+        assert_stop(stop, "reissue", "try-stop ", ASKED_TO_HAND_OVER);
+        kernel_end();
+}
+
+static void test_kept(void) {
+        static const char *const restart[] = { "restart" }, *const none[] = { "none" }, *const error[] = { NULL };
+        static const char *const replaced[] = { "stop", "restart" };
+
+        kernel_begin();
+        assert_stop(restart, "reissue", "", ASKED_TO_HAND_OVER);
+        kernel_end();
+        kernel_begin();
+        assert_stop(none, "reissue", "", ASKED_TO_HAND_OVER);
+        kernel_end();
+        kernel_begin();
+        assert_stop(error, "reissue", "", ASKED_TO_HAND_OVER);
+        kernel_end();
+        kernel_begin();
+        assert_stop(replaced, "reissue", "", ASKED_TO_HAND_OVER);
+        kernel_end();
+        kernel_begin();
+        kernel_mount();
+        assert_stop(stop, "reissue", "", ASKED_TO_HAND_OVER);
+        kernel_end();
+        kernel_begin();
+        kernel.stop_result = -ETIMEDOUT;
+        assert_stop(stop, "reissue", "stop ", ASKED_TO_HAND_OVER);
+        kernel_end();
+        kernel_begin();
+        kernel.open_error = -ENOENT;
+        assert_stop(stop, "reissue", "", ASKED_TO_HAND_OVER);
+        kernel_end();
+}
+
+static void test_not_ours(void) {
+        DeviceConfig *config;
+        char *text;
+
+        for (int i = 0; i < 2; i++) {
+                kernel_begin();
+                worker_begin();
+                jobs = stop;
+                config = kernel_configure("reissue", 5, false);
+                /* Another program's, or ours of another configuration. */
+                kernel.info.ublksrv_flags = i == 0 ? 0 : kernel.info.ublksrv_flags ^ 1;
+                text = logged_stop();
+                g_assert_cmpstr(kernel.calls, ==, "");
+                g_assert_cmpint(worker_status(), ==, ASKED_TO_HAND_OVER);
+                device_config_free(config);
+                g_free(text);
+                kernel_end();
+        }
+}
+
+static void assert_logged(const char *recovery, const char *wanted, const char *unwanted) {
+        DeviceConfig *config;
+        char *text;
+
+        kernel_begin();
+        worker_begin();
+        jobs = stop;
+        config = kernel_configure(recovery, 5, false);
+        kernel_mount();
+        text = logged_stop();
+        g_assert_cmpint(worker_status(), ==, ASKED_TO_HAND_OVER);
+        g_assert_nonnull(strstr(text, "mounted at /mnt"));
+        g_assert_nonnull(strstr(text, wanted));
+        g_assert_null(strstr(text, unwanted));
+        device_config_free(config);
+        g_free(text);
+        kernel_end();
+}
+
+static void test_truth(void) {
+        assert_logged("reissue", "is kept and waits", "lost");
+        assert_logged("none", "its data is lost", "kept");
+}
+
+static void test_no_worker(void) {
+        Failure f = FAILURE_NULL;
+        DeviceConfig *config;
+
+        kernel_begin();
+        config = kernel_configure("reissue", 5, false);
+        n_queries = 0;
+        g_assert_cmpint(stop_device(TEST_ID, 0, answer_job, &f), ==, 0);
+        g_assert_cmpint(stop_device(TEST_ID, INT32_MAX, answer_job, &f), ==, 0);
+        g_assert_cmpuint(n_queries, ==, 0);
+        g_assert_cmpstr(kernel.calls, ==, "");
+        device_config_free(config);
+        kernel_end();
+}
+
+int main(int argc, char **argv) {
+        g_test_init(&argc, &argv, NULL);
+        g_test_add_func("/stop/deleted", test_deleted);
+        g_test_add_func("/stop/deleted-if-closed", test_deleted_if_closed);
+        g_test_add_func("/stop/kept", test_kept);
+        g_test_add_func("/stop/not-ours", test_not_ours);
+        g_test_add_func("/stop/truth", test_truth);
+        g_test_add_func("/stop/no-worker", test_no_worker);
+        return g_test_run();
+}
