@@ -8,5 +8,5 @@
 
 #include "service/util.h"
 
-/* "stop", "restart", …, or "none" if the unit has no job. Owned by the caller. Each of two calls takes at most timeout_usec. */
+/* "stop", "restart", …, or "none" if the unit has no job. Owned by the caller. Each of two calls takes at most timeout_usec, more than 0. */
 int unit_job_type(const char *unit, uint64_t timeout_usec, char **ret);

@@ -13,6 +13,8 @@
 
 /* After the death of a worker, 6.12 ends its device in a work item of its own. */
 #define SETTLE_USEC (2 * USEC_PER_SEC)
+/* All commands of `remove` together. Below TimeoutStartSec= of ublk-ruby-control@.service. */
+#define REMOVE_USEC (20 * USEC_PER_SEC)
 /* Of the worker, as in supervisor.h. */
 #define EXIT_HANDED_OVER 75
 #define EXIT_STOPPED 76 /* its device was stopped while it served */
@@ -199,9 +201,10 @@ int remove_device(uint32_t id, bool *ret_foreign, Failure *f) {
 
         *ret_foreign = false;
         r = probe_open_control(&c, f);
-        if (r >= 0)
+        if (r >= 0) {
+                control_set_deadline(c, now_usec() + REMOVE_USEC);
                 r = get_settled_info(c, id, &info);
-        else if (!is_beyond_us(r))
+        } else if (!is_beyond_us(r))
                 return r;
         if (r == -ENODEV || is_beyond_us(r)) {
                 forget(id);

@@ -23,7 +23,7 @@
 #define TOTAL_USEC (15 * USEC_PER_SEC)
 
 /* Of the steps, at most. */
-#define JOB_USEC USEC_PER_SEC
+#define JOB_USEC (2 * USEC_PER_SEC)
 #define SYNC_USEC (5 * USEC_PER_SEC)
 #define STOP_USEC (5 * USEC_PER_SEC)
 /* With less time left than that nothing is begun that can't be taken back. */
@@ -67,11 +67,12 @@ static int hand_over(const Stop *s, const char *why) {
 /* Whether systemd is about to stop the unit for good. No answer is no. */
 static bool stop_is_asked(const Stop *s) {
         _cleanup_free_ char *unit = NULL, *type = NULL;
+        uint64_t left = time_left(s, JOB_USEC);
         int r;
 
         if (xasprintf(&unit, UNIT_DEVICE, s->id) < 0)
                 return false;
-        r = s->job_query(unit, time_left(s, JOB_USEC), &type);
+        r = left == 0 ? -ETIMEDOUT : s->job_query(unit, left, &type);
         if (r < 0) {
                 log_warning("systemd does not say what %s is to do: %s", unit, strerror(-r));
                 return false;
