@@ -61,8 +61,10 @@ static _Atomic int inheritable[INHERITABLE_MAX];
 
 static void close_in_child(void) {
         for (size_t i = 0; i < INHERITABLE_MAX; i++)
-                if (inheritable[i] > 0)
+                if (inheritable[i] > 0) {
                         (void) close(inheritable[i]);
+                        inheritable[i] = 0; /* a child of the child may have that number for something else */
+                }
 }
 
 static void register_handler(void) {

@@ -19,7 +19,7 @@ int check_fault(CheckDisk *d, const char *id, const char *format, ...) {
         return -1;
 }
 
-static void set_note(CheckDisk *d, const char *format, va_list ap) {
+static _printf_(2, 0) void set_note(CheckDisk *d, const char *format, va_list ap) {
         free(d->note);
         if (vasprintf(&d->note, format, ap) < 0)
                 d->note = NULL;

@@ -52,8 +52,8 @@ static void test_children(void) {
                 "fork { exec 'true' }.then { |pid| Process.wait(pid); raise 'no' unless $?.success? }; 'r' * length",
                 "raise 'no' unless system('exit 3') == false && `echo x` == \"x\\n\" && Process.wait2(spawn('true'))[1].success?; 'r' * length",
                 "pid = fork { sleep }; Process.kill('TERM', pid); raise $?.inspect unless Process.wait2(pid)[1].termsig == 15; 'r' * length",
-                "pid = fork { trap('TERM') { exit! 9 }; $stdout.flush; sleep }; sleep 0.2; Process.kill('TERM', pid);"
-                " raise $?.inspect unless Process.wait2(pid)[1].exitstatus == 9; 'r' * length",
+                ("pid = fork { trap('TERM') { exit! 9 }; $stdout.flush; sleep }; sleep 0.2; Process.kill('TERM', pid);"
+                 " raise $?.inspect unless Process.wait2(pid)[1].exitstatus == 9; 'r' * length"),
         };
 
         for (size_t i = 0; i < G_N_ELEMENTS(ways); i++) {
