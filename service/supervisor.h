@@ -43,5 +43,5 @@ void supervisor_open_failed(Supervisor *s, const Failure *failure);
 void supervisor_publish(const Failure *failure);
 
 /* The process is about to end with status; if it hasn't in a few seconds (Ruby's at_exit blocks may hang), the
- * thread ends it. The queues are touched no more. The first call counts. */
+ * thread ends it. It looks at the queues no more. The first call counts. */
 void supervisor_exiting(Supervisor *s, int status);

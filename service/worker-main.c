@@ -192,15 +192,6 @@ static int start_queues(Worker *w, Task *tasks) {
         return w->fetch_error;
 }
 
-/* All queues have ended. The kernel gets the device back before the hook's at_exit blocks run, however long they take. */
-static void free_queues(Worker *w) {
-        for (uint32_t i = 0; i < w->config->queues; i++)
-                queue_free(w->queues[i]);
-        free(w->queues);
-        w->queues = NULL;
-        queue_device_done(&w->device);
-}
-
 static int serve(Worker *w) {
         _cleanup_free_ Task *tasks = calloc(w->config->queues, sizeof(Task));
         Failure failure = FAILURE_NULL;
@@ -219,10 +210,10 @@ static int serve(Worker *w) {
         supervisor_serving(w->supervisor, w->queues, w->config->queues);
         note_ended(w, queue_serve(w->queues[0], hook_server(w->hook)));
         unlocked(w, wait_ended);
-        r = w->end == QUEUE_STOPPED ? EXIT_STOPPED : EXIT_HANDED_OVER;
-        supervisor_exiting(w->supervisor, r);
-        free_queues(w);
-        return r;
+        /* Rings and node stay open until the process ends, although the hook's at_exit blocks come first, and take up to
+         * EXIT_USEC of supervisor.c: Linux 6.12 delivers a request to the ring that is being closed as long as its task lives,
+         * gives it to nobody else, and waits for its answer for ever (ublk_wait_tagset_rqs_idle). */
+        return w->end == QUEUE_STOPPED ? EXIT_STOPPED : EXIT_HANDED_OVER;
 }
 
 static void wait_open(void *userdata) {
