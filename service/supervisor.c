@@ -322,6 +322,9 @@ static void *supervisor_loop(void *userdata) {
                 if (poll(fds, ELEMENTSOF(fds), TICK_MSEC) < 0 && errno != EINTR)
                         end_process(EXIT_CRASHED);
                 check_time(s);
+                /* A hook has closed what is not its own: nothing here works any more, so the next worker takes over. */
+                if ((fds[0].revents | fds[1].revents | fds[2].revents) & POLLNVAL)
+                        end_process(EXIT_CRASHED);
                 if (fds[1].revents) {
                         uint64_t count;
                         (void) !read(s->nudge_fd, &count, sizeof(count));

@@ -69,7 +69,7 @@ static void install_signal_handlers(void) {
 static int fail(const Failure *failure, int status) {
         _cleanup_free_ char *text = NULL;
 
-        (void) failure_describe(failure, &text);
+        (void) failure_describe_fully(failure, &text);
         log_error("%s", text ? text : "out of memory");
         supervisor_publish(failure);
         return status;
