@@ -76,8 +76,8 @@ class Bench
   end
 
   def report(name, block = nil, &given)
-    outcome = Timeout.timeout(100) { (block || given).call }
-    say("ok", name, outcome.is_a?(Symbol) ? " # SKIP #{outcome}" : "")
+    Timeout.timeout(100) { (block || given).call }
+    say("ok", name, "")
   rescue StandardError => e
     @failed = true
     say("not ok", name, "\n# #{e.message.gsub("\n", "\n# ")}")
@@ -109,24 +109,22 @@ def test_fault(bench, script)
   end
 end
 
-# Arguments for any hook, from its schema; a Symbol why there are none.
+# Arguments for any hook, from its schema. One that needs more than a path or a size is a failure until this knows how to
+# give it: an example that nobody drives is not passed over.
 def arguments_for(bench, hook)
   _, out, err = bench.run("--describe", "--json", hook)
   schema = JSON.parse(out)["schema"] or raise out + err
-  return :"needs the network" if schema["network"]
+  raise "needs the network, which this test does not give it" if schema["network"]
 
   schema["options"].select { |option| option["required"] }.map do |option|
-    value = { "path" => bench.image, "bytes" => "6M" }[option["type"]] or return :"needs #{option["name"]}"
+    value = { "path" => bench.image, "bytes" => "6M" }[option["type"]] or raise "no value is known for #{option["name"]}"
     "#{option["name"]}=#{value}"
   end
 end
 
 def test_sound(bench, name, hook)
   bench.test("#{name} passes") do
-    arguments = arguments_for(bench, hook)
-    next arguments if arguments.is_a?(Symbol)
-
-    expect_pass(bench.check(hook, *arguments).last)
+    expect_pass(bench.check(hook, *arguments_for(bench, hook)).last)
   end
 end
 
