@@ -2,6 +2,7 @@
 
 require "ublk"
 require "ublk/abilities"
+require "ublk/arguments"
 require "ublk/description"
 require "ublk/guard"
 require "ublk/script"
@@ -23,7 +24,7 @@ module UBLK
         Guard.install
         script = Script.new(path)
         stack = script.stack(script.load(class_name))
-        values = resolve(name, stack.options, arguments)
+        values = Arguments.resolve(name, stack.options, arguments)
         recovery = resolve_recovery(name, stack.recovery, recovery)
         @target = target = stack.build(values)
         check_methods(target, stack.target_class, read_only)
@@ -41,30 +42,6 @@ module UBLK
       end
 
       private
-
-      # The arguments as keywords of `initialize`.
-      def resolve(name, options, arguments)
-        values = arguments.to_h do |key, letter, text|
-          option = options[key.to_sym]
-          raise ArgumentsError, "the hook #{name} has no option \"#{key}\": #{takes(options)}" unless option
-
-          [option.name, option.from_dbus(letter, text)]
-        end
-        options.each_value { |option| add_missing(values, option, name, options) }
-        values
-      end
-
-      def add_missing(values, option, name, options)
-        return if values.key?(option.name)
-        return values[option.name] = option.default unless option.default.nil?
-        return unless option.required?
-
-        raise ArgumentsError, "the hook #{name} needs the option \"#{option.name}\": #{takes(options)}"
-      end
-
-      def takes(options)
-        options.empty? ? "it takes no options" : "it takes #{options.values.join(", ")}"
-      end
 
       # A hook without recovery keeps its data in its process. To recover its device would put an empty disk,
       # or one of another age, under a file system.

@@ -40,9 +40,20 @@ module UBLK
     def load(class_name = nil)
       check_file
       Gems.prepare(path)
-      first = Target.derived.size
+      @first = Target.derived.size
       run_file
-      @classes = Target.derived.drop(first).filter_map { |klass, file| klass if same_file?(file) }
+      target_class(class_name)
+    end
+
+    # For a script that Ruby itself has begun to run: what it says from here on is said to this.
+    def follow
+      @first = Target.derived.size
+      Script.current = self
+    end
+
+    # Once the script has run. Raises HookError, ArgumentsError.
+    def target_class(class_name = nil)
+      @classes = Target.derived.drop(@first).filter_map { |klass, file| klass if same_file?(file) }
       class_name ? find_named(class_name) : @chosen || the_only_one
     end
 
