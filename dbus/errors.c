@@ -23,6 +23,7 @@ static const char *const name_table[_FAILURE_MAX] = {
         [FAILURE_KERNEL]    = BUS_ERROR_NO_KERNEL_SUPPORT,
         [FAILURE_EXISTS]    = BUS_ERROR_DEVICE_EXISTS,
         [FAILURE_BUSY]      = BUS_ERROR_DEVICE_BUSY,
+        [FAILURE_NEEDS]     = BUS_ERROR_WORKER_FAILED,
 };
 
 int bus_errors_register(void) {

@@ -110,6 +110,7 @@ typedef enum KeyType {
         KEY_U32,
         KEY_U64,
         KEY_BOOL,
+        KEY_FLAG, /* a boolean that is in the file only while it is true */
         KEY_RECOVERY,
         KEY_FAILURE,
 } KeyType;
@@ -140,7 +141,9 @@ static const Key keys[] = {
         { "HookTimeoutUSec", KEY_U64, FIELD(hook_timeout_usec), 0, CONFIG_MAX_TIMEOUT_USEC, "0 (none) to one day, in microseconds" },
         { "StartTimeoutUSec", KEY_U64, FIELD(start_timeout_usec), USEC_PER_SEC / 10, CONFIG_MAX_TIMEOUT_USEC, "100000 (0.1 s) to one day, in microseconds" },
         { "CreatedUSec", KEY_U64, FIELD(created_usec), 0, UINT64_MAX, "microseconds since 1970" },
-        { "Creating", KEY_BOOL, FIELD(creating), 0, 0, "yes or no" },
+        { "Creating", KEY_FLAG, FIELD(creating), 0, 0, "yes or no" },
+        { "Network", KEY_FLAG, FIELD(network), 0, 0, "yes or no" },
+        { "JIT", KEY_FLAG, FIELD(jit), 0, 0, "yes or no" },
 };
 
 static const Key *key_find(const char *name) {
@@ -211,6 +214,7 @@ static int set_field(const Key *key, void *field, const char *value) {
         case KEY_U64:
                 return set_number(key, field, value);
         case KEY_BOOL:
+        case KEY_FLAG:
                 return parse_boolean(value, field);
         case KEY_RECOVERY:
                 recovery = recovery_from_string(value);
@@ -393,10 +397,12 @@ static void serialize_field(FILE *f, const Key *k, const DeviceConfig *c) {
         case KEY_U64:
                 fprintf(f, "%s=%llu\n", k->key, (unsigned long long) *(const uint64_t *) field);
                 break;
+        case KEY_FLAG:
+                if (!*(const bool *) field)
+                        break;
+                /* fall through */
         case KEY_BOOL:
-                /* Of interest for as long as it is so. */
-                if (k->field != FIELD(creating) || c->creating)
-                        fprintf(f, "%s=%s\n", k->key, *(const bool *) field ? "yes" : "no");
+                fprintf(f, "%s=%s\n", k->key, *(const bool *) field ? "yes" : "no");
                 break;
         case KEY_RECOVERY:
                 if (*(const Recovery *) field != RECOVERY_DEFAULT)

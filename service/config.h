@@ -71,6 +71,8 @@ typedef struct DeviceConfig {
         uint64_t start_timeout_usec;
         uint64_t created_usec; /* CLOCK_REALTIME; also tells this device from an earlier one of the same id */
         bool creating;         /* CreateDevice has not answered yet: what a manager that finds it so has to finish or undo */
+        bool network;          /* what its hook needs of its unit, as a worker found out: see needs.h */
+        bool jit;
         Argument *arguments;
         size_t n_arguments;
 } DeviceConfig;

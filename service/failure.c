@@ -12,6 +12,7 @@ static const char *const kind_table[_FAILURE_MAX] = {
         [FAILURE_KERNEL]    = "kernel",
         [FAILURE_EXISTS]    = "exists",
         [FAILURE_BUSY]      = "busy",
+        [FAILURE_NEEDS]     = "needs",
 };
 
 const char *failure_kind_to_string(FailureKind kind) {
@@ -30,6 +31,7 @@ void failure_done(Failure *f) {
         free(f->message);
         free(f->file);
         free(f->backtrace);
+        free(f->needs);
         *f = FAILURE_NULL;
 }
 
@@ -73,6 +75,12 @@ int failure_set_origin(Failure *f, const char *class_name, const char *file, uin
 
 int failure_set_backtrace(Failure *f, const char *backtrace) {
         return replace(&f->backtrace, backtrace);
+}
+
+int failure_set_needs(Failure *f, const char *needs) {
+        if (needs && strlen(needs) > FAILURE_MAX_NEEDS)
+                return -E2BIG;
+        return replace(&f->needs, needs);
 }
 
 /* A JSON string of at most max bytes of s. Ruby's messages may be in any encoding and cut anywhere: bytes that are
@@ -129,6 +137,16 @@ static int percent_decode(const char *s, char **ret) {
         return 0;
 }
 
+static json_t *needs_to_json(const char *needs) {
+        json_t *array = json_array();
+
+        for (size_t n; *(needs += strspn(needs, " ")); needs += n) {
+                n = strcspn(needs, " ");
+                json_array_append_new(array, json_stringn(needs, n));
+        }
+        return array;
+}
+
 static int failure_dump(const Failure *f, size_t message_max, char **ret) {
         _cleanup_free_ char *text = NULL;
         json_t *o = json_object();
@@ -143,6 +161,8 @@ static int failure_dump(const Failure *f, size_t message_max, char **ret) {
                 json_object_set_new(o, "file", json_text(f->file, 256));
         if (f->line > 0)
                 json_object_set_new(o, "line", json_integer(f->line));
+        if (f->needs)
+                json_object_set_new(o, "needs", needs_to_json(f->needs));
         text = json_dumps(o, JSON_COMPACT);
         json_decref(o);
         return text ? percent_encode(text, ret) : -ENOMEM;
@@ -164,11 +184,36 @@ int failure_to_text(const Failure *f, char **ret) {
         }
 }
 
+/* NULL where there are none. */
+static int needs_from_json(const json_t *array, char **ret) {
+        _cleanup_free_ char *text = NULL;
+        const char *need;
+        size_t size, i;
+        json_t *item;
+        FILE *f;
+
+        *ret = NULL;
+        if (!array)
+                return 0;
+        f = open_memstream(&text, &size);
+        if (!f)
+                return -ENOMEM;
+        json_array_foreach((json_t *) array, i, item) {
+                need = json_string_value(item);
+                fprintf(f, "%s%s", i > 0 ? " " : "", need ? need : "?");
+        }
+        if (fclose(f) != 0)
+                return -ENOMEM;
+        *ret = TAKE_PTR(text);
+        return 0;
+}
+
 static int failure_from_json(json_t *o, Failure *ret) {
         const char *kind = json_string_value(json_object_get(o, "kind"));
         const char *message = json_string_value(json_object_get(o, "message"));
         json_int_t error = json_integer_value(json_object_get(o, "errno"));
         json_int_t line = json_integer_value(json_object_get(o, "line"));
+        _cleanup_free_ char *needs = NULL;
         Failure f = FAILURE_NULL;
         int r;
 
@@ -179,9 +224,13 @@ static int failure_from_json(json_t *o, Failure *ret) {
         (void) failure_set(&f, failure_kind_from_string(kind), (int) error, "%s", message);
         r = failure_set_origin(&f, json_string_value(json_object_get(o, "class")),
                                json_string_value(json_object_get(o, "file")), (uint32_t) line);
+        if (r >= 0)
+                r = needs_from_json(json_object_get(o, "needs"), &needs);
+        if (r >= 0)
+                r = failure_set_needs(&f, needs);
         if (r < 0 || !f.message) {
                 failure_done(&f);
-                return -ENOMEM;
+                return r == -E2BIG ? -EBADMSG : -ENOMEM;
         }
         *ret = f;
         return 0;

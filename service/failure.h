@@ -7,13 +7,14 @@
  *
  *     {"kind":"hook","class":"Errno::ENOENT","message":"No such file …","file":"/etc/…/file.rb","line":7}
  *
- * in which a backslash is written %5c and a percent sign %25: systemd (252 … 257) drops backslashes from STATUS=, which would
+ * (and "needs":["network"] where the kind is that), in which a backslash is written %5c and a percent sign %25: systemd (252 … 257) drops backslashes from STATUS=, which would
  * leave an escaped quotation mark unescaped.
  */
 
 #include "service/util.h"
 
 #define FAILURE_MAX_TEXT 2048
+#define FAILURE_MAX_NEEDS 1024
 
 /* What went wrong, and so the D-Bus error. The strings are in failure.c. */
 typedef enum FailureKind {
@@ -24,6 +25,7 @@ typedef enum FailureKind {
         FAILURE_KERNEL,       /* "kernel"       org.ublk.Error.NoKernelSupport */
         FAILURE_EXISTS,       /* "exists"       org.ublk.Error.DeviceExists: the id belongs to another program */
         FAILURE_BUSY,         /* "busy"         org.ublk.Error.DeviceBusy */
+        FAILURE_NEEDS,        /* "needs"        org.ublk.Error.WorkerFailed: its unit is without what the hook declares */
         _FAILURE_MAX,
         _FAILURE_INVALID = -EINVAL,
 } FailureKind;
@@ -36,6 +38,7 @@ typedef struct Failure {
         char *file;       /* or NULL */
         uint32_t line;
         char *backtrace;  /* the innermost frames, a line each, or NULL; for the journal, never part of the text */
+        char *needs;      /* FAILURE_NEEDS: those of service/needs.h, with spaces between them; else NULL */
 } Failure;
 
 #define FAILURE_NULL ((Failure) { .kind = FAILURE_WORKER })
@@ -49,6 +52,8 @@ int failure_set(Failure *f, FailureKind kind, int error, const char *format, ...
 int failure_set_origin(Failure *f, const char *class_name, const char *file, uint32_t line);
 /* Copies; NULL leaves it as it is. */
 int failure_set_backtrace(Failure *f, const char *backtrace);
+/* The same. -E2BIG above FAILURE_MAX_NEEDS. */
+int failure_set_needs(Failure *f, const char *needs);
 void failure_done(Failure *f);
 
 /* Always such a line, in UTF-8, shortened to fit. */

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/log.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
+
+/* The kernel takes no longer line (PRINTKRB_RECORD_MAX), and none that is cut. */
+#define KERNEL_LINE_MAX 1024
 
 static const char *log_program = "ublk-ruby";
 static int log_max_level = LOG_INFO;
-static bool log_levels = false;
+static bool log_levels = false, log_kernel = false;
 
 void log_setup(const char *program) {
         const char *level = getenv("UBLK_RUBY_LOG_LEVEL");
@@ -16,6 +20,13 @@ void log_setup(const char *program) {
                 log_max_level = LOG_DEBUG;
 }
 
+void log_setup_kernel(const char *program) {
+        _cleanup_close_ int fd = open("/dev/kmsg", O_WRONLY | O_CLOEXEC | O_NOCTTY);
+
+        log_setup(program);
+        log_kernel = fd >= 0 && dup2(fd, STDERR_FILENO) >= 0;
+}
+
 void log_set_max_level(int level) {
         log_max_level = level;
 }
@@ -24,16 +35,23 @@ int log_get_max_level(void) {
         return log_max_level;
 }
 
+static int put_head(char *line, size_t size, int level) {
+        if (log_kernel)
+                return snprintf(line, size, "<%d>%s[%d]: ", LOG_DAEMON | level, log_program, (int) getpid());
+        return log_levels ? snprintf(line, size, "<%d>", level) : snprintf(line, size, "%s: ", log_program);
+}
+
 void log_line(int level, const char *format, ...) {
         char line[2048];
+        size_t size = log_kernel ? KERNEL_LINE_MAX : sizeof(line);
         va_list ap;
         int n;
 
         if (level > log_max_level)
                 return;
-        n = log_levels ? snprintf(line, sizeof(line), "<%d>", level) : snprintf(line, sizeof(line), "%s: ", log_program);
+        n = put_head(line, size, level);
         va_start(ap, format);
-        (void) vsnprintf(line + n, sizeof(line) - (size_t) n - 1, format, ap);
+        (void) vsnprintf(line + n, size - (size_t) n - 1, format, ap);
         va_end(ap);
         /* One write(2) a line, so that threads do not mix theirs. Nobody is left to hear of a failure. */
         n = (int) strlen(line);

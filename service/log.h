@@ -12,6 +12,8 @@
 #include <syslog.h>
 
 void log_setup(const char *program);
+/* For a program that has no journal yet and whose standard error nobody reads: to the kernel's log. */
+void log_setup_kernel(const char *program);
 void log_set_max_level(int level);
 int log_get_max_level(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "service/config.h"
+#include "service/needs.h"
 
 #include <glib.h>
 #include <sys/stat.h>
@@ -87,6 +87,27 @@ static void test_creating(void) {
         g_assert_cmpuint(device_config_kernel_tag(b), ==, tag);
 }
 
+/* What the hook needs is in the file of a device whose hook needs it. */
+static void test_needs(void) {
+        _cleanup_(device_config_freep) DeviceConfig *a = parse_ok(HEAD), *b = NULL;
+        _cleanup_free_ char *plain = NULL, *text = NULL;
+
+        g_assert_false(needs_any(a));
+        g_assert_cmpint(device_config_serialize(a, &plain), ==, 0);
+        g_assert_null(strstr(plain, "Network"));
+        g_assert_null(strstr(plain, "JIT"));
+        g_assert_cmpint(needs_note(a, "network"), ==, 0);
+        g_assert_cmpint(needs_note(a, "network"), ==, 0);
+        g_assert_cmpint(needs_note(a, "jit"), ==, 0);
+        g_assert_cmpint(needs_note(a, "moon"), ==, -EINVAL);
+        g_assert_cmpint(needs_note(a, ""), ==, -EINVAL);
+        g_assert_cmpint(device_config_serialize(a, &text), ==, 0);
+        b = parse_ok(text);
+        g_assert_true(b->network);
+        g_assert_true(b->jit);
+        g_assert_true(needs_any(b));
+}
+
 static void test_refused(void) {
         static const struct {
                 const char *text, *expected;
@@ -110,6 +131,8 @@ static void test_refused(void) {
                 { HEAD "Recovery=default\n", "reissue" },
                 { HEAD "DataPath=teleport\n", "string" },
                 { HEAD "Mlock=maybe\n", "yes or no" },
+                { HEAD "Network=eth0\n", "yes or no" },
+                { HEAD "JIT=yes\nJIT=no\n", "twice" },
                 { HEAD "Class=lower\n", "Ruby class" },
                 { HEAD "[Arguments]\nsize=1\n", "TYPE:VALUE" },
                 { HEAD "[Arguments]\nsize=z:1\n", "bad name or type" },
@@ -185,6 +208,7 @@ int main(int argc, char *argv[]) {
         g_test_add_func("/config/defaults", test_defaults);
         g_test_add_func("/config/round-trip", test_round_trip);
         g_test_add_func("/config/creating", test_creating);
+        g_test_add_func("/config/needs", test_needs);
         g_test_add_func("/config/refused", test_refused);
         g_test_add_func("/config/limits-of-arguments", test_limits_of_arguments);
         g_test_add_func("/config/files", test_files);

@@ -74,6 +74,36 @@ static void test_foreign_text(void) {
         }
 }
 
+static void test_needs(void) {
+        Failure f = FAILURE_NULL, back = FAILURE_NULL;
+        _cleanup_free_ char *text = NULL;
+        g_autofree char *most = g_strnfill(FAILURE_MAX_NEEDS, 'n'), *long_message = g_strnfill(4000, '"');
+        g_autofree char *more = g_strconcat(most, "n", NULL);
+
+        (void) failure_set(&f, FAILURE_NEEDS, EPERM, "%s", "not yet");
+        round_trip(&f, &back);
+        g_assert_null(back.needs);
+        failure_done(&back);
+        g_assert_cmpint(failure_set_needs(&f, "network jit"), ==, 0);
+        g_assert_cmpint(failure_to_text(&f, &text), ==, 0);
+        g_assert_nonnull(strstr(text, "\"needs\":[\"network\",\"jit\"]"));
+        round_trip(&f, &back);
+        g_assert_cmpint(back.kind, ==, FAILURE_NEEDS);
+        g_assert_cmpstr(back.needs, ==, "network jit");
+        failure_done(&back);
+        /* As long as can be, beside a message that is too long. */
+        (void) failure_set(&f, FAILURE_NEEDS, EPERM, "%s", long_message);
+        g_assert_cmpint(failure_set_needs(&f, more), ==, -E2BIG);
+        g_assert_cmpint(failure_set_needs(&f, most), ==, 0);
+        round_trip(&f, &back);
+        g_assert_cmpstr(back.needs, ==, most);
+        failure_done(&back);
+        failure_done(&f);
+        g_assert_cmpint(failure_from_text("{\"kind\":\"needs\",\"message\":\"x\",\"needs\":[7,\"jit\"]}", &back), ==, 0);
+        g_assert_cmpstr(back.needs, ==, "? jit");
+        failure_done(&back);
+}
+
 static void test_backtrace(void) {
         Failure f = FAILURE_NULL, back = FAILURE_NULL;
         _cleanup_free_ char *described = NULL, *plain = NULL;
@@ -99,6 +129,7 @@ int main(int argc, char *argv[]) {
         g_test_add_func("/failure/any-bytes", test_any_bytes);
         g_test_add_func("/failure/utf8-is-kept", test_utf8_is_kept);
         g_test_add_func("/failure/foreign-text", test_foreign_text);
+        g_test_add_func("/failure/needs", test_needs);
         g_test_add_func("/failure/backtrace", test_backtrace);
         return g_test_run();
 }
