@@ -9,6 +9,7 @@
 
 #include "service/failure.h"
 #include "service/geometry.h"
+#include "service/grants.h"
 #include "service/request.h"
 
 typedef struct Hook Hook;
@@ -22,6 +23,7 @@ typedef struct HookSettings {
         size_t n_arguments;
         Recovery recovery;         /* RECOVERY_DEFAULT: what the class declares */
         bool read_only;            /* stricter than the hook */
+        const Grants *grants;      /* what the unit gives; a hook that declares more is not built. NULL: there is no unit */
 
         /* Called once for each request that a hook failed, with what it raised or did wrong. The answer to
          * the request is decided already: result is set, and is −failure->error. From a thread that holds the
@@ -40,7 +42,7 @@ int hook_run(int (*body)(Hook *hook, void *userdata), void *userdata);
 
 /* Loads the script, checks the arguments, builds the target and asks it for its geometry (checked). On error
  * a negative errno and *ret_failure: FAILURE_HOOK with class, file and line; FAILURE_ARGUMENTS naming the
- * option and what the hook takes; FAILURE_NO_HOOK. Nothing raised, thrown or exited in Ruby gets past it. The
+ * option and what the hook takes; FAILURE_NEEDS; FAILURE_NO_HOOK. Nothing raised, thrown or exited in Ruby gets past it. The
  * strings of settings are used only here, report and userdata as long as the hook serves. Signal handlers
  * that the main installed before hook_run are in place again. May be called again, for another script or the
  * same: the last one that loaded without error serves. */

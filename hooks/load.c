@@ -69,6 +69,18 @@ static VALUE arguments_to_array(const HookSettings *settings) {
         return list;
 }
 
+/* nil where nothing limits the hook. */
+static VALUE grants_to_hash(const Grants *grants) {
+        VALUE hash;
+
+        if (!grants)
+                return Qnil;
+        hash = rb_hash_new();
+        rb_hash_aset(hash, ID2SYM(rb_intern("network")), grants->network ? Qtrue : Qfalse);
+        rb_hash_aset(hash, ID2SYM(rb_intern("jit")), grants->jit ? Qtrue : Qfalse);
+        return hash;
+}
+
 static VALUE settings_to_keywords(const HookSettings *settings) {
         const struct {
                 const char *name;
@@ -81,6 +93,7 @@ static VALUE settings_to_keywords(const HookSettings *settings) {
                 { "arguments", arguments_to_array(settings) },
                 { "recovery", text(recovery_to_string(settings->recovery)) },
                 { "read_only", settings->read_only ? Qtrue : Qfalse },
+                { "grants", grants_to_hash(settings->grants) },
         };
         VALUE keywords = rb_hash_new();
 

@@ -82,6 +82,7 @@ static void on_hook_failure(void *userdata, const Request *request, const Failur
 }
 
 static int load_hook(Worker *w, Geometry *ret) {
+        Grants grants;
         HookSettings settings = {
                 .name = w->config->hook,
                 .path = w->hook_path,
@@ -91,12 +92,14 @@ static int load_hook(Worker *w, Geometry *ret) {
                 .n_arguments = w->config->n_arguments,
                 .recovery = w->config->recovery,
                 .read_only = w->config->read_only,
+                .grants = &grants,
                 .report = on_hook_failure,
                 .userdata = w,
         };
         Failure failure = FAILURE_NULL;
         int r;
 
+        grants_measure(&grants);
         r = hook_load(w->hook, &settings, ret, &failure);
         if (r < 0)
                 (void) fail(&failure, 0);

@@ -25,6 +25,41 @@ static void test_default_geometry(void) {
         g_assert_false(rig.geometry.can_write_zeroes);
 }
 
+/* Nothing of a class that declares more than the unit gives is run. */
+static void test_needs(void) {
+        static const char body[] = "class Far < UBLK::Target\n"
+                                   "  network true\n"
+                                   "  def initialize = raise('built')\n"
+                                   "  def read(offset, length) = nil\n"
+                                   "end\n"
+                                   "class Fast < UBLK::Layer\n"
+                                   "  jit true\n"
+                                   "end\n"
+                                   "use Fast\n";
+        static const struct {
+                Grants grants;
+                const char *needs;
+        } cases[] = {
+                { { false, false }, "network jit" },
+                { { true, false }, "jit" },
+                { { false, true }, "network" },
+        };
+
+        for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+                HookSettings settings = { .grants = &cases[i].grants };
+
+                g_assert_cmpint(rig_load_with("far", body, NULL, &settings), ==, -EPERM);
+                rig_assert_failure(FAILURE_NEEDS, WORDS("the hook far declares", "ublkctl restart disk0"));
+                g_assert_cmpstr(rig.failure.needs, ==, cases[i].needs);
+        }
+        g_assert_cmpint(rig_load_with("far", body, NULL, &(HookSettings) { .grants = &(Grants) { true, true } }), <, 0);
+        rig_assert_failure(FAILURE_HOOK, WORDS("built"));
+        g_assert_null(rig.failure.needs);
+        /* Without a unit there is nothing to be had of it. */
+        g_assert_cmpint(rig_load("far", body, NULL), <, 0);
+        rig_assert_failure(FAILURE_HOOK, WORDS("built"));
+}
+
 static void test_own_geometry(void) {
         g_assert_cmpint(rig_load("own", "class Own < UBLK::Target\n"
                                         "  recovery :fail_io\n"
@@ -242,6 +277,7 @@ void add_load_tests(void) {
         g_setenv("GEM_HOME", "/nonexistent", TRUE);
 
         g_test_add_func("/hook/load/default-geometry", test_default_geometry);
+        g_test_add_func("/hook/load/needs", test_needs);
         g_test_add_func("/hook/load/own-geometry", test_own_geometry);
         g_test_add_func("/hook/load/bad-geometry", test_bad_geometry);
         g_test_add_func("/hook/load/which-class", test_which_class);

@@ -36,7 +36,7 @@ module UBLK
         stack = script.stack(klass)
         { class: Script.name_of(klass), options: stack.options.each_value.map { |option| describe_option(option) },
           recovery: stack.recovery.to_s.tr("_", "-"), concurrency: klass.concurrency,
-          network: klass.network, jit: klass.jit, sink: sink?(klass) }
+          network: stack.network, jit: stack.jit, sink: sink?(klass) }
       end
 
       # Asked again, of the target itself.

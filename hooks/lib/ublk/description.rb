@@ -16,7 +16,8 @@ module UBLK
     FRAME = /\A(.+?):(\d+)(?::|\z)/
 
     # Ours say what to do in full sentences; their class would add nothing.
-    OWN_KINDS = { ArgumentsError => "arguments", NoHookError => "no-hook", HookError => "hook" }.freeze
+    OWN_KINDS = { ArgumentsError => "arguments", NoHookError => "no-hook", HookError => "hook",
+                  NeedsError => "needs" }.freeze
 
     class << self
       # A FailureKind of service/failure.h.
@@ -27,6 +28,7 @@ module UBLK
         case error
         when ArgumentsError then Errno::EINVAL::Errno
         when NoHookError then Errno::ENOENT::Errno
+        when NeedsError then Errno::EPERM::Errno
         when SystemCallError then valid_errno(ERRNO.bind_call(error))
         else timeout?(error) ? Errno::ETIMEDOUT::Errno : Errno::EIO::Errno
         end
@@ -37,6 +39,9 @@ module UBLK
         klass = CLASS.bind_call(error)
         clean(NAME.bind_call(klass).sub(/\A#<Module:0x\h+>::/, ""))[0, 120] unless OWN_KINDS.key?(klass)
       end
+
+      # What the unit lacks, with spaces between; nil for any other error.
+      def needs(error) = CLASS.bind_call(error) == NeedsError ? error.needs.join(" ") : nil
 
       # Never empty, UTF-8, one C string.
       def message(error)

@@ -21,4 +21,15 @@ module UBLK
   # An argument of the device is unknown, missing, or of the wrong type.
   class ArgumentsError < Error
   end
+
+  # The unit of the device is without something that the hook declares. The service gives it and starts the unit again.
+  class NeedsError < Error
+    # Words of service/needs.h.
+    attr_reader :needs
+
+    def initialize(message, needs)
+      super(message)
+      @needs = needs
+    end
+  end
 end

@@ -5,6 +5,7 @@ require "ublk/abilities"
 require "ublk/arguments"
 require "ublk/description"
 require "ublk/guard"
+require "ublk/needs"
 require "ublk/script"
 
 module UBLK
@@ -15,9 +16,9 @@ module UBLK
 
     class << self
       # Loads the script and builds the target. arguments: [[name, D-Bus type, value as text], …]. recovery:
-      # what the user asks for, "default" for what the class declares. Returns a Hash with the target and its
-      # geometry.
-      def load(name:, path:, class_name:, device:, arguments:, recovery:, read_only:)
+      # what the user asks for, "default" for what the class declares. grants: see Needs. Returns a Hash with the
+      # target and its geometry.
+      def load(name:, path:, class_name:, device:, arguments:, recovery:, read_only:, grants: nil)
         $stdout.sync = true # what a hook prints goes to the journal at once
         @path = path
         UBLK.serve_device(device, read_only: read_only)
@@ -26,19 +27,21 @@ module UBLK
         stack = script.stack(script.load(class_name))
         values = Arguments.resolve(name, stack.options, arguments)
         recovery = resolve_recovery(name, stack.recovery, recovery)
+        Needs.check(device, name, stack, grants)
         @target = target = stack.build(values)
         check_methods(target, stack.target_class, read_only)
         facts(target, recovery).tap { settle }
       end
 
-      # [kind, errno, class, message, file, line, backtrace] of an exception; method: of the target, if one was
-      # running. In C it becomes a Failure.
+      # [kind, errno, class, message, file, line, backtrace, needs] of an exception; method: of the target, if one
+      # was running. In C it becomes a Failure.
       def describe(error, method)
         origin = Description.origin(error, @path)
         origin ||= method_origin(method) if error.is_a?(ContractError)
         origin ||= [@path, nil]
         [Description.kind(error), Description.errno(error),
-         Description.class_name(error), Description.message(error), *origin, Description.backtrace(error)]
+         Description.class_name(error), Description.message(error), *origin, Description.backtrace(error),
+         Description.needs(error)]
       end
 
       private

@@ -44,6 +44,10 @@ module UBLK
       declared.reduce(@target_class.recovery) { |below, own| below == :none ? below : own }
     end
 
+    # Whether the target or a layer declares it.
+    def network = declare?(:network)
+    def jit = declare?(:jit)
+
     # values: the device's arguments by name. Raises HookError for what is wrong with a layer, and whatever a
     # constructor raises.
     def build(values)
@@ -53,6 +57,8 @@ module UBLK
     end
 
     private
+
+    def declare?(need) = [@target_class, *@uses.map(&:layer)].any?(&need)
 
     def wrap(below, use, values)
       use.layer.new(below, **resolve(use.options, values))
