@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * CreateDevice: is the kernel able → an id → N.conf → the unit → live → told to all → answered. Whatever fails after
- * N.conf was written is undone, and then the caller is told why.
+ * CreateDevice: is the kernel able → an id → N.conf → the unit → live → told to all → answered. Where the hook needs more of its
+ * unit than others do, the unit is started twice. Whatever fails after N.conf was written is undone, and then the caller is
+ * told why.
  */
 
 #include "dbus/calls.h"
@@ -12,35 +13,37 @@
 #include "dbus/options.h"
 #include "service/log.h"
 #include "service/marker.h"
+#include "service/needs.h"
 
 #include <inttypes.h>
 
 static void list_units(Operation *op);
+static void start(Operation *op);
 
 /* Another program has been faster with the id. Whoever asked for no id in particular need not hear of that. */
 static bool may_try_again(const Operation *op) {
-        return op->any_id && op->n_lost < CREATE_TRIES && !op->mb->draining &&
+        return op->any_id && op->n_lost < CREATE_TRIES && !op->mb->draining && !op->file_remains &&
                sd_bus_error_has_name(&op->error, BUS_ERROR_DEVICE_EXISTS);
 }
 
 static void try_again(Operation *op, DeviceConfig *config) {
         log_notice("Creating %s with another id: %s", config->name, op->error.message);
         op->lost[op->n_lost++] = config->id;
+        op->needs_met = false; /* the other id's unit has nothing yet */
         config->id = OPTION_ID_ANY;
         op->config = config;
         sd_bus_error_free(&op->error);
         list_units(op);
 }
 
-static void undo_end(Operation *op) {
+static void undo_reloaded(Operation *op, int r) {
         DeviceConfig *config = NULL;
         Device *d = op->device;
-        int r;
 
-        r = device_config_remove(d->config->id);
         if (r < 0)
-                log_error_errno(r, "The file of device %u can't be removed", d->config->id);
-        else if (may_try_again(op))
+                log_warning("The drop-in of device %u stays until systemd is reloaded: %s", d->config->id,
+                            op->step_error.message);
+        if (may_try_again(op))
                 config = TAKE_PTR(d->config); /* one that was never announced can go without */
         op->device = NULL;
         device_bus_remove(device_bus_get(d));
@@ -48,6 +51,20 @@ static void undo_end(Operation *op) {
                 try_again(op, config);
         else
                 operation_fail(op);
+}
+
+static void undo_end(Operation *op) {
+        const DeviceConfig *c = op->device->config;
+        int r;
+
+        r = device_config_remove(c->id);
+        if (r < 0)
+                log_error_errno(r, "The file of device %u can't be removed", c->id);
+        op->file_remains = r < 0;
+        if (needs_any(c))
+                operation_reload(op, undo_reloaded);
+        else
+                undo_reloaded(op, 0);
 }
 
 /* From now on it is a device like any other, and no manager will undo it. */
@@ -119,12 +136,24 @@ static void created(Operation *op, int r) {
                 operation_return(op, "o", path);
 }
 
+static void on_needs_met(Operation *op, int r) {
+        if (r < 0) {
+                operation_keep_step_error(op);
+                undo(op);
+        } else
+                start(op);
+}
+
 static void on_fetched(Operation *op, int r) {
         Device *d = op->device;
+        bool live = r >= 0 && streq(op->job_result, "done") && d->state == DEVICE_LIVE;
 
         if (r < 0)
                 operation_keep_step_error(op);
-        else if (!streq(op->job_result, "done") || d->state != DEVICE_LIVE)
+        else if (!live && operation_lacks_needs(op)) {
+                operation_meet_needs(op, on_needs_met);
+                return;
+        } else if (!live)
                 operation_set_unit_error(op);
         else {
                 r = mark_created(d);

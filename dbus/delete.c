@@ -11,6 +11,7 @@
 #include "dbus/manager-bus.h"
 #include "service/log.h"
 #include "service/marker.h"
+#include "service/needs.h"
 
 /* {"kind":…,"what":…,"pid":…,"comm":…} as a person would say it. */
 static void put_holder(FILE *f, const json_t *h) {
@@ -50,28 +51,40 @@ static bool check_held(Operation *op, const char *outcome) {
         return true;
 }
 
-static void finish(Operation *op) {
+static void finish(Operation *op, int r) {
         Device *d = op->device;
-        int r;
 
-        r = device_config_remove(d->config->id);
-        if (r < 0) {
-                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "The file of device %s can't be removed: %s",
-                                    d->config->name, strerror(-r));
-                operation_fail(op);
-                return;
-        }
-        (void) marker_remove(d->config->id);
+        if (r < 0)
+                log_warning("The drop-in of device %u stays until systemd is reloaded: %s", d->config->id,
+                            op->step_error.message);
         op->device = NULL;
         device_bus_remove(device_bus_get(d));
         operation_return(op, NULL);
+}
+
+static void remove_file(Operation *op) {
+        const DeviceConfig *c = op->device->config;
+        int r;
+
+        r = device_config_remove(c->id);
+        if (r < 0) {
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "The file of device %s can't be removed: %s", c->name,
+                                    strerror(-r));
+                operation_fail(op);
+                return;
+        }
+        (void) marker_remove(c->id);
+        if (needs_any(c))
+                operation_reload(op, finish); /* takes its unit's drop-in away */
+        else
+                finish(op, 0);
 }
 
 static void on_disabled(Operation *op, int r) {
         if (r < 0)
                 log_warning("The unit of device %u was not disabled, ignoring: %s", op->device->config->id,
                             op->step_error.message);
-        finish(op);
+        remove_file(op);
 }
 
 static void forget(Operation *op) {
@@ -82,7 +95,7 @@ static void forget(Operation *op) {
         if (op->device->config->persistent)
                 operation_enable(op, false, on_disabled);
         else
-                finish(op);
+                remove_file(op);
 }
 
 static void on_started_again(Operation *op, int r) {

@@ -257,7 +257,8 @@ void operation_ask_worker(Operation *op, OperationNext then) {
                 step_fail(op, r, "Asking the worker");
 }
 
-static int on_enabled(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+/* Of a call that answers with nothing of interest. */
+static int on_done(sd_bus_message *m, void *userdata, sd_bus_error *error) {
         const sd_bus_error *e = sd_bus_message_get_error(m);
         Operation *op = userdata;
 
@@ -276,7 +277,16 @@ void operation_enable(Operation *op, bool enable, OperationNext then) {
         step_begin(op, then);
         r = device_unit(op->device, &unit);
         if (r >= 0)
-                r = systemd_enable(op->mb->systemd, &op->slot, unit, enable, on_enabled, op);
+                r = systemd_enable(op->mb->systemd, &op->slot, unit, enable, on_done, op);
+        if (r < 0)
+                step_fail(op, r, "Calling systemd");
+}
+
+void operation_reload(Operation *op, OperationNext then) {
+        int r;
+
+        step_begin(op, then);
+        r = systemd_reload(op->mb->systemd, &op->slot, on_done, op);
         if (r < 0)
                 step_fail(op, r, "Calling systemd");
 }
@@ -302,7 +312,12 @@ void operation_set_unit_error(Operation *op) {
 
         if (sd_bus_error_is_set(&op->error))
                 return;
-        if (op->device->failure.message)
+        if (op->device->failure.kind == FAILURE_NEEDS && op->needs_met)
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED,
+                                    UNIT_DEVICE " is without what its hook needs even after systemd was reloaded (%s). Is there a drop-in that "
+                                    "takes it away (systemctl cat " UNIT_DEVICE "), or is ublk-ruby-generator not where systemd looks for it?",
+                                    id, op->device->failure.needs ? op->device->failure.needs : "?", id);
+        else if (op->device->failure.message)
                 (void) bus_error_set_failure(&op->error, &op->device->failure);
         else if (streq_ptr(op->job_result, "canceled"))
                 operation_set_error(op, BUS_ERROR_CANCELLED, UNIT_DEVICE " was told to stop meanwhile.", id);

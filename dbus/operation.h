@@ -34,8 +34,10 @@ struct Operation {
         uint32_t lost[CREATE_TRIES]; /* create: ids that were free until they were to be used */
         size_t n_lost;
         bool any_id;              /* create: the caller asked for none */
+        bool file_remains;        /* create: the device's file could not be removed */
         sd_bus_error error;       /* what the caller will be told */
         bool awaits_probe;
+        bool needs_met;           /* the unit was given what its hook needs, which can help only once */
         bool was_down;            /* delete: the unit was down before it was stopped */
 
         /* Of the step that runs, or was the last to run. */
@@ -67,6 +69,12 @@ void operation_fetch(Operation *op, OperationNext then);
 void operation_ask_worker(Operation *op, OperationNext then);
 /* EnableUnitFiles or DisableUnitFiles of the device's unit. */
 void operation_enable(Operation *op, bool enable, OperationNext then);
+/* systemd reads all units anew, those that ublk-ruby-generator makes included. */
+void operation_reload(Operation *op, OperationNext then);
+/* Whether the unit did not start for want of what its hook needs, and may do so once it has that. */
+bool operation_lacks_needs(const Operation *op);
+/* Gives it that. The unit is then to be started again. */
+void operation_meet_needs(Operation *op, OperationNext then);
 
 /* The first error that is set is the one that the caller is told. */
 void operation_set_error(Operation *op, const char *name, const char *format, ...) _printf_(3, 4);

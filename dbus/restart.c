@@ -7,11 +7,24 @@
 #include "dbus/manager-bus.h"
 #include "service/paths.h"
 
+static void restart(Operation *op);
+
+static void on_needs_met(Operation *op, int r) {
+        if (r < 0) {
+                operation_keep_step_error(op);
+                operation_fail(op);
+        } else
+                restart(op);
+}
+
 static void on_fetched(Operation *op, int r) {
         if (r < 0)
                 operation_keep_step_error(op);
         else if (streq(op->job_result, "done") && op->device->state == DEVICE_LIVE) {
                 operation_return(op, NULL);
+                return;
+        } else if (operation_lacks_needs(op)) {
+                operation_meet_needs(op, on_needs_met);
                 return;
         }
         operation_set_unit_error(op);

@@ -262,6 +262,11 @@ int systemd_read_listed(sd_bus_message *m, const char **ret_unit, bool *ret_in_u
         return 1;
 }
 
+int systemd_reload(Systemd *s, sd_bus_slot **ret, sd_bus_message_handler_t handler, void *userdata) {
+        return sd_bus_call_method_async(s->bus, ret, SYSTEMD_NAME, SYSTEMD_PATH, SYSTEMD_MANAGER, "Reload", handler, userdata,
+                                        NULL);
+}
+
 void systemd_reset_failed(Systemd *s, const char *unit) {
         /* "Not loaded" is the usual answer and as good as any. */
         (void) sd_bus_call_method_async(s->bus, NULL, SYSTEMD_NAME, SYSTEMD_PATH, SYSTEMD_MANAGER, "ResetFailedUnit",

@@ -47,6 +47,9 @@ int systemd_list_units(Systemd *s, sd_bus_slot **ret, const char *pattern, sd_bu
  * is not inactive, or has a job. */
 int systemd_read_listed(sd_bus_message *m, const char **ret_unit, bool *ret_in_use);
 
+/* The answer comes once systemd has read all units anew, generators included. */
+int systemd_reload(Systemd *s, sd_bus_slot **ret, sd_bus_message_handler_t handler, void *userdata);
+
 /* Asks and ignores the answer. */
 void systemd_reset_failed(Systemd *s, const char *unit);
 /* handler may be NULL. */

@@ -7,6 +7,10 @@
  *
  *     broken   fails with a failure text of the hook, and stays in auto-restart, as with Restart=always
  *     silent   fails without a word
+ *     needy    fails for want of the network until its unit has a drop-in that gives it; so does any hook once there is needs-N
+ *     insatiable
+ *              fails so in any case
+ *     odd      fails for want of what nobody knows
  *     slow     takes 300 ms
  *     stuck    never ends its start
  *     none     as any other, but its worker says that its recovery is none
@@ -16,7 +20,7 @@
  *
  * Files below the root steer the rest: holders-N (JSON array), keep-N (the stop leaves the device quiesced), hold-after-stop-N
  * (becomes holders-N with the stop), foreign-N (another program is faster with the id), refuse-restart, cancel (somebody else's
- * stop ends each start), unsupported (reason), no-answer (control writes nothing). Interface org.ublk.Mock sets a unit's state.
+ * stop ends each start), unsupported (reason), no-answer (control writes nothing), refuse-reload. Interface org.ublk.Mock sets a unit's state.
  */
 
 #include "mock-kernel.h"
@@ -101,9 +105,27 @@ static void job_removed(const Job *j, const char *result) {
         sd_bus_emit_signal(bus, "/org/freedesktop/systemd1", MANAGER, "JobRemoved", "uoss", j->id, j->path, j->unit->name, result);
 }
 
+/* What the generator has made of the device's file, as systemd would have read it with the last reload. */
+static bool has_network(uint32_t id) {
+        _cleanup_free_ char *path = NULL, *text = NULL;
+
+        return config_path(&path, "/run/systemd/generator/ublk-ruby-device@%u.service.d/50-needs.conf", id) >= 0 &&
+               read_file(path, 4096, &text, NULL) >= 0 && strstr(text, "\nPrivateNetwork=no\n");
+}
+
+/* What its worker would say that its unit is without; NULL: nothing. */
+static const char *missing_needs(const DeviceConfig *c) {
+        if (streq(c->hook, "odd"))
+                return "moon";
+        if (streq(c->hook, "insatiable"))
+                return "network";
+        return (streq(c->hook, "needy") || kernel_device_flag("needs", c->id)) && !has_network(c->id) ? "network" : NULL;
+}
+
 static const char *start_device(Unit *u, uint32_t id) {
         _cleanup_(device_config_freep) DeviceConfig *c = NULL;
         _cleanup_free_ char *message = NULL, *text = NULL;
+        const char *needs;
 
         if (device_config_load(id, &c, &message) < 0) {
                 unit_set(u, "failed", "failed", "exit-code", "");
@@ -121,6 +143,16 @@ static const char *start_device(Unit *u, uint32_t id) {
         }
         if (streq(c->hook, "silent")) {
                 unit_set(u, "failed", "failed", "exit-code", "");
+                return "failed";
+        }
+        needs = missing_needs(c);
+        if (needs) {
+                Failure f = FAILURE_NULL;
+                failure_set(&f, FAILURE_NEEDS, EPERM, "its unit is without %s as yet", needs);
+                failure_set_needs(&f, needs);
+                failure_to_text(&f, &text);
+                failure_done(&f);
+                unit_set(u, "failed", "failed", "exit-code", text);
                 return "failed";
         }
         if (kernel_device_flag("foreign", id)) {
@@ -283,6 +315,23 @@ static int method_enable(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         return enable ? sd_bus_reply_method_return(m, "ba(sss)", true, 0) : sd_bus_reply_method_return(m, "a(sss)", 0);
 }
 
+/* As PID 1 does it: what the generators made last goes, and they run again. */
+static int method_reload(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        _cleanup_free_ char *command = NULL, *out = NULL, *root = NULL;
+
+        (void) userdata;
+        snprintf(calls + strlen(calls), sizeof(calls) - strlen(calls), "Reload\n");
+        if (kernel_flag("refuse-reload"))
+                return sd_bus_error_set(e, SD_BUS_ERROR_FAILED, "no space left");
+        if (config_path(&out, "/run/systemd/generator") < 0 || config_path(&root, "%s", "") < 0 ||
+            xasprintf(&command, "rm -rf '%s' && mkdir -p '%s' && '%s' --root='%s' '%s' /nonexistent /nonexistent", out, out,
+                      getenv("UBLK_RUBY_GENERATOR"), root, out) < 0)
+                return -ENOMEM;
+        if (system(command) != 0)
+                return sd_bus_error_set(e, SD_BUS_ERROR_FAILED, "The generator failed.");
+        return sd_bus_reply_method_return(m, NULL);
+}
+
 static int method_nothing(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         (void) userdata, (void) e;
         return sd_bus_reply_method_return(m, NULL);
@@ -294,6 +343,7 @@ static const sd_bus_vtable manager_vtable[] = {
         SD_BUS_METHOD("StartUnit", "ss", "o", method_job, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD("StopUnit", "ss", "o", method_job, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD("RestartUnit", "ss", "o", method_job, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD("Reload", "", "", method_reload, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD("ResetFailedUnit", "s", "", method_reset_failed, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD("ListUnitsByPatterns", "asas", "a(ssssssouso)", method_list, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD("EnableUnitFiles", "asbb", "ba(sss)", method_enable, SD_BUS_VTABLE_UNPRIVILEGED),
