@@ -55,13 +55,13 @@ finish() {
 # create NAME HOOK N_OPTIONS [KEY TYPE VALUE]...   sets $id, $unit, $node; the answer is in $answer
 create() {
     local path
-    busctl call org.ublk /org/ublk org.ublk.Manager CreateDevice 'ssa{sv}' "$@" >"$answer" 2>&1 ||
+    busctl --timeout=100 call org.ublk /org/ublk org.ublk.Manager CreateDevice 'ssa{sv}' "$@" >"$answer" 2>&1 ||
         { cat "$answer"; return 1; }
     path=$(sed -n 's/^o "\(.*\)"$/\1/p' "$answer")
     id=${path##*/} node=/dev/ublkb${path##*/} unit=ublk-ruby-device@${path##*/}.service
     [[ $id =~ ^[0-9]+$ ]]
 }
-delete() { busctl call org.ublk /org/ublk org.ublk.Manager DeleteDevice 'sa{sv}' "$1" 0 >"$answer" 2>&1 || { cat "$answer"; return 1; }; }
+delete() { busctl --timeout=100 call org.ublk /org/ublk org.ublk.Manager DeleteDevice 'sa{sv}' "$1" 0 >"$answer" 2>&1 || { cat "$answer"; return 1; }; }
 
 # hook NAME...   installs hooks of tests/vm/hooks
 hook() {
