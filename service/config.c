@@ -398,9 +398,9 @@ static void serialize_field(FILE *f, const Key *k, const DeviceConfig *c) {
                 fprintf(f, "%s=%llu\n", k->key, (unsigned long long) *(const uint64_t *) field);
                 break;
         case KEY_FLAG:
-                if (!*(const bool *) field)
-                        break;
-                /* fall through */
+                if (*(const bool *) field)
+                        fprintf(f, "%s=yes\n", k->key);
+                break;
         case KEY_BOOL:
                 fprintf(f, "%s=%s\n", k->key, *(const bool *) field ? "yes" : "no");
                 break;

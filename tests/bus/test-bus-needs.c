@@ -149,6 +149,7 @@ static void test_restart_edited(Fixture *f, gconstpointer data) {
         g_auto(GStrv) parts = g_strsplit(before, "Depth=128\n", 2);
 
         (void) data;
+        g_assert_nonnull(path);
         edited = g_strjoin("Depth=64\n", parts[0], parts[1], NULL);
         fixture_write(f, CONF, edited);
         fixture_write(f, "needs-0", "");
