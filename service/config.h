@@ -15,7 +15,7 @@
  *
  * An argument is a D-Bus basic type, a colon, and the value as text. Bytes below 0x20, 0x7f and the backslash
  * are written \xNN. Reading is strict: an unknown key, a second one, or a value out of its limits is an error
- * that says the line.
+ * that says the line. Root and the workers can read it.
  */
 
 #include "service/util.h"

@@ -163,6 +163,10 @@ static int fsync_parent(const char *path) {
 }
 
 int write_file_atomic(const char *path, const void *data, size_t size, mode_t mode) {
+        return write_file_atomic_for(path, data, size, mode, (gid_t) -1);
+}
+
+int write_file_atomic_for(const char *path, const void *data, size_t size, mode_t mode, gid_t group) {
         _cleanup_close_ int fd = -EBADF;
         _cleanup_free_ char *temporary = NULL;
         int r;
@@ -174,6 +178,8 @@ int write_file_atomic(const char *path, const void *data, size_t size, mode_t mo
         if (fd < 0)
                 return -errno;
         r = write_all(fd, data, size);
+        if (r >= 0 && group != (gid_t) -1 && fchown(fd, (uid_t) -1, group) < 0)
+                r = -errno;
         if (r >= 0 && (fchmod(fd, mode) < 0 || fsync(fd) < 0 || rename(temporary, path) < 0))
                 r = -errno;
         if (r < 0) {

@@ -81,6 +81,8 @@ int read_file(const char *path, size_t max, char **ret, size_t *ret_size);
 /* Writes beside path, fsyncs, renames over it, fsyncs the directory: a reader sees the old file or the new
  * one, a crash too. */
 int write_file_atomic(const char *path, const void *data, size_t size, mode_t mode);
+/* The same for the members of a group, before anybody can see it; (gid_t) -1 is that of the process. */
+int write_file_atomic_for(const char *path, const void *data, size_t size, mode_t mode, gid_t group);
 
 /* mkdir -p; existing directories are left as they are. */
 int mkdir_parents(const char *path, mode_t mode);

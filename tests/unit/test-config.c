@@ -164,8 +164,9 @@ static void test_limits_of_arguments(void) {
 static void test_files(void) {
         char *root = g_dir_make_tmp("ublk-config-XXXXXX", NULL);
         _cleanup_(device_config_freep) DeviceConfig *c = parse_ok(HEAD), *loaded = NULL;
-        _cleanup_free_ char *message = NULL, *path = NULL;
+        _cleanup_free_ char *message = NULL, *path = NULL, *file = NULL;
         _cleanup_free_ uint32_t *ids = NULL;
+        struct stat st;
         size_t n;
 
         config_set_root(root);
@@ -173,6 +174,9 @@ static void test_files(void) {
         g_assert_cmpuint(n, ==, 0);
         g_assert_cmpint(device_config_load(3, &loaded, &message), ==, -ENOENT);
         g_assert_cmpint(device_config_save(c), ==, 0);
+        file = g_strdup_printf("%s/run/ublk-ruby/devices/3.conf", root);
+        g_assert_cmpint(stat(file, &st), ==, 0);
+        g_assert_cmpint(st.st_mode & 07777, ==, 0640);
         c->id = 12;
         c->persistent = true;
         g_assert_cmpint(device_config_save(c), ==, 0);
