@@ -3,6 +3,7 @@
 
 #include "service/name.h"
 #include "service/paths.h"
+#include "service/secret.h"
 #include "service/uapi.h"
 
 #include <ctype.h>
@@ -78,7 +79,15 @@ DeviceConfig *device_config_free(DeviceConfig *c) {
         free(c->hook);
         free(c->class_name);
         free(c->data_path);
+        free(c->secrets);
         free(c);
+        return NULL;
+}
+
+const Argument *device_config_find_argument(const DeviceConfig *c, const char *name) {
+        for (size_t i = 0; i < c->n_arguments; i++)
+                if (streq(c->arguments[i].name, name))
+                        return &c->arguments[i];
         return NULL;
 }
 
@@ -90,9 +99,8 @@ int device_config_add_argument(DeviceConfig *c, const char *name, char type, con
                 return -EINVAL;
         if (c->n_arguments >= CONFIG_MAX_ARGUMENTS || strlen(value) > CONFIG_MAX_VALUE)
                 return -E2BIG;
-        for (size_t i = 0; i < c->n_arguments; i++)
-                if (streq(c->arguments[i].name, name))
-                        return -EEXIST;
+        if (device_config_find_argument(c, name))
+                return -EEXIST;
         if (xstrdup(name, &n) < 0 || xstrdup(value, &v) < 0)
                 return -ENOMEM;
         grown = realloc(c->arguments, (c->n_arguments + 1) * sizeof(Argument));
@@ -114,6 +122,7 @@ typedef enum KeyType {
         KEY_FLAG, /* a boolean that is in the file only while it is true */
         KEY_RECOVERY,
         KEY_FAILURE,
+        KEY_SECRETS,
 } KeyType;
 
 typedef struct Key {
@@ -145,6 +154,7 @@ static const Key keys[] = {
         { "Creating", KEY_FLAG, FIELD(creating), 0, 0, "yes or no" },
         { "Network", KEY_FLAG, FIELD(network), 0, 0, "yes or no" },
         { "JIT", KEY_FLAG, FIELD(jit), 0, 0, "yes or no" },
+        { "Secrets", KEY_SECRETS, FIELD(secrets), 0, 0, "names of arguments, at most 8, none of them twice" },
 };
 
 static const Key *key_find(const char *name) {
@@ -211,6 +221,8 @@ static int set_field(const Key *key, void *field, const char *value) {
                 return set_string(field, value, class_name_is_valid(value));
         case KEY_WORD:
                 return set_string(field, value, data_path_is_valid(value));
+        case KEY_SECRETS:
+                return set_string(field, value, secrets_are_valid(value));
         case KEY_U32:
         case KEY_U64:
                 return set_number(key, field, value);
@@ -356,6 +368,24 @@ static void device_config_freeze_defaults(DeviceConfig *c) {
                 (void) xstrdup("auto", &c->data_path);
 }
 
+/* The arguments come after the key that lists them. No message repeats a value. */
+static int check_secrets(const Parser *p) {
+        _cleanup_free_ char *copy = NULL;
+        char *state, *name;
+
+        if (!p->config->secrets)
+                return 0;
+        if (xstrdup(p->config->secrets, &copy) < 0)
+                return -ENOMEM;
+        for (state = copy; (name = strsep(&state, " "));) {
+                const Argument *a = device_config_find_argument(p->config, name);
+
+                if (*name && (!a || a->type != 's' || secret_reference(a->value) < 0))
+                        return parse_fail(p, "Secrets= lists what is neither the name of a credential nor the path of a file", name);
+        }
+        return 0;
+}
+
 int device_config_parse(uint32_t id, const char *text, DeviceConfig **ret, char **ret_message) {
         _cleanup_(device_config_freep) DeviceConfig *c = device_config_new(id);
         _cleanup_free_ char *copy = NULL;
@@ -375,6 +405,9 @@ int device_config_parse(uint32_t id, const char *text, DeviceConfig **ret, char 
         }
         if (!c->name || !c->hook)
                 return parse_fail(&p, "the file ends without", c->name ? "Hook=" : "Name=");
+        r = check_secrets(&p);
+        if (r < 0)
+                return r;
         device_config_freeze_defaults(c);
         if (!c->data_path)
                 return -ENOMEM;
@@ -389,6 +422,7 @@ static void serialize_field(FILE *f, const Key *k, const DeviceConfig *c) {
         case KEY_NAME:
         case KEY_CLASS:
         case KEY_WORD:
+        case KEY_SECRETS:
                 if (*(char *const *) field)
                         fprintf(f, "%s=%s\n", k->key, *(char *const *) field);
                 break;

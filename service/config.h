@@ -73,6 +73,7 @@ typedef struct DeviceConfig {
         bool creating;         /* CreateDevice has not answered yet: what a manager that finds it so has to finish or undo */
         bool network;          /* what its hook needs of its unit, as a worker found out: see needs.h */
         bool jit;
+        char *secrets;         /* the arguments that are secrets, with spaces between them; NULL: none */
         Argument *arguments;
         size_t n_arguments;
 } DeviceConfig;
@@ -91,6 +92,9 @@ static inline void device_config_freep(DeviceConfig **c) {
 
 /* Copies its strings. -EEXIST for a second one, -E2BIG past CONFIG_MAX_ARGUMENTS, -EINVAL for a bad name or type. */
 int device_config_add_argument(DeviceConfig *c, const char *name, char type, const char *value);
+
+/* NULL if it is not given. */
+const Argument *device_config_find_argument(const DeviceConfig *c, const char *name);
 
 /* Sets one [Device] key of the file from its text: the same limits wherever it comes from. -ENOENT for an unknown
  * key, -EINVAL or -ERANGE for a bad value; *ret_limits, if wanted, says what is allowed (static string). */

@@ -1,7 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/needs.h"
 
+#include "service/secret.h"
+
+const char *need_secret(const char *need, bool *ret_wanted) {
+        static const char wanted[] = "secret:", loaded[] = "loaded:";
+
+        *ret_wanted = strncmp(need, wanted, strlen(wanted)) == 0;
+        if (*ret_wanted)
+                return need + strlen(wanted);
+        return strncmp(need, loaded, strlen(loaded)) == 0 ? need + strlen(loaded) : NULL;
+}
+
+static int note_secret(DeviceConfig *c, const char *option) {
+        const Argument *a = device_config_find_argument(c, option);
+        _cleanup_free_ char *grown = NULL;
+        int r;
+
+        if (!a || a->type != 's' || secret_reference(a->value) < 0)
+                return -EINVAL;
+        if (secret_is_listed(c->secrets, option))
+                return 0;
+        r = xasprintf(&grown, "%s%s%s", c->secrets ? c->secrets : "", c->secrets ? " " : "", option);
+        return r < 0 ? r : device_config_set(c, "Secrets", grown, NULL);
+}
+
 int needs_note(DeviceConfig *c, const char *need) {
+        const char *option;
+        bool wanted;
+
+        option = need_secret(need, &wanted);
+        if (option)
+                return note_secret(c, option);
         if (streq(need, "network"))
                 c->network = true;
         else if (streq(need, "jit"))
@@ -12,7 +42,7 @@ int needs_note(DeviceConfig *c, const char *need) {
 }
 
 bool needs_any(const DeviceConfig *c) {
-        return c->network || c->jit;
+        return c->network || c->jit || c->secrets;
 }
 
 /* A disk whose bytes come from the network is stopped before that is. The names of hosts count as network. */
@@ -27,6 +57,14 @@ static void put_network(FILE *f) {
         fputs("PrivateNetwork=no\n"
               "IPAddressDeny=\n"
               "RestrictAddressFamilies=AF_INET AF_INET6\n", f);
+}
+
+/* A credential that a drop-in of the administrator's sets is not in the store, and is left to that. */
+static void put_secret(FILE *f, const Argument *a) {
+        if (secret_reference(a->value) == SECRET_FILE)
+                fprintf(f, "LoadCredential=%s:%s\n", a->name, a->value);
+        else if (secret_is_stored(a->value))
+                fprintf(f, "LoadCredential=%s\n", a->value);
 }
 
 int needs_drop_in(const DeviceConfig *c, char **ret) {
@@ -45,6 +83,9 @@ int needs_drop_in(const DeviceConfig *c, char **ret) {
                 put_network(f);
         if (c->jit)
                 fputs("MemoryDenyWriteExecute=no\n", f);
+        for (size_t i = 0; i < c->n_arguments; i++)
+                if (secret_is_listed(c->secrets, c->arguments[i].name))
+                        put_secret(f, &c->arguments[i]);
         if (fclose(f) != 0)
                 return -ENOMEM;
         *ret = TAKE_PTR(text);

@@ -117,6 +117,32 @@ static void test_jit(Fixture *f, gconstpointer data) {
         g_assert_null(strstr(text, "[Unit]"));
 }
 
+static void test_secrets(Fixture *f, gconstpointer data) {
+        g_autofree char *text = NULL;
+
+        (void) data;
+        put(f, "etc/credstore/vault", "x");
+        put(f, "run/ublk-ruby/devices/3.conf",
+            HEAD("far") "Secrets=key token other\n[Arguments]\nkey=s:/srv/key:1\ntoken=s:vault\nother=s:elsewhere\npath=s:/srv/image\n");
+        g_assert_cmpint(run(f), ==, 0);
+        text = drop_in(f, 3);
+        g_assert_nonnull(text);
+        assert_line(text, "LoadCredential=key:/srv/key:1");
+        assert_line(text, "LoadCredential=vault");
+        /* Is in no store: a drop-in of the administrator's sets it, and nothing here may undo that. */
+        g_assert_null(strstr(text, "elsewhere"));
+        g_assert_null(strstr(text, "/srv/image"));
+        g_assert_null(strstr(text, "Network"));
+        /* One that is no reference does not get into a file that all can read. */
+        put(f, "run/ublk-ruby/devices/3.conf", HEAD("far") "Secrets=key\n[Arguments]\nkey=s:top secret\n");
+        put(f, "out/ublk-ruby-device@3.service.d/50-needs.conf", "");
+        g_assert_cmpint(run(f), ==, 1);
+        g_assert_null(strstr(f->errors, "top secret"));
+        g_free(text);
+        text = drop_in(f, 3);
+        g_assert_cmpstr(text, ==, "");
+}
+
 /* The persistent file is the one that counts. */
 static void test_both(Fixture *f, gconstpointer data) {
         g_autofree char *text = NULL;
@@ -181,6 +207,7 @@ int main(int argc, char *argv[]) {
         g_test_add("/generator/nothing", Fixture, NULL, set_up, test_nothing, tear_down);
         g_test_add("/generator/network", Fixture, NULL, set_up, test_network, tear_down);
         g_test_add("/generator/jit", Fixture, NULL, set_up, test_jit, tear_down);
+        g_test_add("/generator/secrets", Fixture, NULL, set_up, test_secrets, tear_down);
         g_test_add("/generator/both", Fixture, NULL, set_up, test_both, tear_down);
         g_test_add("/generator/corrupt", Fixture, NULL, set_up, test_corrupt, tear_down);
         g_test_add("/generator/cannot-write", Fixture, NULL, set_up, test_cannot_write, tear_down);
