@@ -6,6 +6,7 @@
 #include "dbus/operation.h"
 #include "service/log.h"
 #include "service/needs.h"
+#include "service/secret.h"
 
 bool operation_lacks_needs(const Operation *op) {
         const Failure *f = &op->device->failure;
@@ -13,15 +14,20 @@ bool operation_lacks_needs(const Operation *op) {
         return f->message && f->kind == FAILURE_NEEDS && !op->needs_met;
 }
 
-static int note_needs(DeviceConfig *c, const char *needs) {
+/* Calls fn for each of a failure's needs, until one fails. */
+static int for_each_need(const char *needs, int (*fn)(void *userdata, const char *need), void *userdata) {
         _cleanup_free_ char *copy = NULL;
         char *state, *need;
         int r;
 
         r = xstrdup(needs ? needs : "", &copy);
         for (state = copy; r >= 0 && (need = strsep(&state, " "));)
-                r = needs_note(c, need);
+                r = fn(userdata, need);
         return r;
+}
+
+static int note_need(void *userdata, const char *need) {
+        return needs_note(userdata, need);
 }
 
 /* Into the file as it is now: somebody may have edited it since it was read. */
@@ -32,8 +38,40 @@ static int note_needs_in_file(uint32_t id, const char *needs) {
 
         r = device_config_load(id, &c, &message);
         if (r >= 0)
-                r = note_needs(c, needs);
+                r = for_each_need(needs, note_need, c);
         return r < 0 ? r : device_config_save(c);
+}
+
+static int check_secret(Operation *op, const Argument *a) {
+        _cleanup_free_ char *message = NULL;
+        int r;
+
+        r = secret_check(a->name, a->value, &message);
+        if (r < 0)
+                operation_set_error(op, SD_BUS_ERROR_INVALID_ARGS, "%s", message ? message : strerror(-r));
+        return r;
+}
+
+/* systemd would say no more than that the credentials can't be set up. */
+static int check_need(void *userdata, const char *need) {
+        Operation *op = userdata;
+        const Argument *a;
+        const char *option;
+        bool wanted;
+
+        option = need_secret(need, &wanted);
+        a = option && wanted ? device_config_find_argument(op->device->config, option) : NULL;
+        return a ? check_secret(op, a) : 0;
+}
+
+int operation_check_secrets(Operation *op) {
+        const DeviceConfig *c = op->device->config;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < c->n_arguments; i++)
+                if (secret_is_listed(c->secrets, c->arguments[i].name) && secret_reference(c->arguments[i].value) == SECRET_FILE)
+                        r = check_secret(op, &c->arguments[i]);
+        return r;
 }
 
 void operation_meet_needs(Operation *op, OperationNext then) {
@@ -43,9 +81,11 @@ void operation_meet_needs(Operation *op, OperationNext then) {
         log_info("Device %u (%s): its unit gets what the hook needs: %s", d->config->id, d->config->name,
                  d->failure.needs ? d->failure.needs : "nothing");
         op->needs_met = true;
-        r = note_needs_in_file(d->config->id, d->failure.needs);
+        r = for_each_need(d->failure.needs, check_need, op);
         if (r >= 0)
-                r = note_needs(d->config, d->failure.needs);
+                r = note_needs_in_file(d->config->id, d->failure.needs);
+        if (r >= 0)
+                r = for_each_need(d->failure.needs, note_need, d->config);
         if (r < 0) {
                 operation_set_error(op, BUS_ERROR_WORKER_FAILED, "What the hook needs can't be noted in the device's file: %s",
                                     strerror(-r));

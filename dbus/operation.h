@@ -75,6 +75,9 @@ void operation_reload(Operation *op, OperationNext then);
 bool operation_lacks_needs(const Operation *op);
 /* Gives it that. The unit is then to be started again. */
 void operation_meet_needs(Operation *op, OperationNext then);
+/* Whether systemd can still load what comes from files, before anything is stopped for it. If not, the operation's error is
+ * set. */
+int operation_check_secrets(Operation *op);
 
 /* The first error that is set is the one that the caller is told. */
 void operation_set_error(Operation *op, const char *name, const char *format, ...) _printf_(3, 4);

@@ -2,6 +2,7 @@
 #include "dbus/options.h"
 
 #include "dbus/basic.h"
+#include "service/secret.h"
 #include "service/uapi.h"
 
 static const Option options[] = {
@@ -267,6 +268,7 @@ int arguments_append(sd_bus_message *m, const DeviceConfig *c) {
 
         r = sd_bus_message_open_container(m, 'a', "{sv}");
         for (size_t i = 0; r >= 0 && i < c->n_arguments; i++)
-                r = argument_append(m, &c->arguments[i]);
+                if (!secret_is_listed(c->secrets, c->arguments[i].name))
+                        r = argument_append(m, &c->arguments[i]);
         return r < 0 ? r : sd_bus_message_close_container(m);
 }

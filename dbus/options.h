@@ -25,5 +25,5 @@ int options_read(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e);
 /* For methods that have no options yet: every key is unknown. */
 int options_read_none(sd_bus_message *m, sd_bus_error *e);
 
-/* The hook's arguments as a{sv}, each in the type that it was given in. */
+/* The hook's arguments as a{sv}, each in the type that it was given in. Secrets are left out. */
 int arguments_append(sd_bus_message *m, const DeviceConfig *c);

@@ -41,6 +41,10 @@ static void on_restarted(Operation *op, int r) {
 }
 
 static void restart(Operation *op) {
+        if (operation_check_secrets(op) < 0) {
+                operation_fail(op);
+                return;
+        }
         device_forget_failure(op->device);
         /* "fail": a stop that is under way would be replaced by a restart, which brings back an empty device. */
         operation_run_job(op, "RestartUnit", "fail", on_restarted);

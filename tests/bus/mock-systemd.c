@@ -11,6 +11,9 @@
  *     insatiable
  *              fails so in any case
  *     odd      fails for want of what nobody knows
+ *     secretive
+ *              fails for want of its argument key, a secret, until its unit has a drop-in that loads it
+ *     privy    fails to have it noted that its argument key is a secret, which its unit has
  *     slow     takes 300 ms
  *     stuck    never ends its start
  *     none     as any other, but its worker says that its recovery is none
@@ -106,11 +109,11 @@ static void job_removed(const Job *j, const char *result) {
 }
 
 /* What the generator has made of the device's file, as systemd would have read it with the last reload. */
-static bool has_network(uint32_t id) {
+static bool drop_in_says(uint32_t id, const char *part) {
         _cleanup_free_ char *path = NULL, *text = NULL;
 
         return config_path(&path, "/run/systemd/generator/ublk-ruby-device@%u.service.d/50-needs.conf", id) >= 0 &&
-               read_file(path, 4096, &text, NULL) >= 0 && strstr(text, "\nPrivateNetwork=no\n");
+               read_file(path, 4096, &text, NULL) >= 0 && strstr(text, part);
 }
 
 /* What its worker would say that its unit is without; NULL: nothing. */
@@ -119,7 +122,13 @@ static const char *missing_needs(const DeviceConfig *c) {
                 return "moon";
         if (streq(c->hook, "insatiable"))
                 return "network";
-        return (streq(c->hook, "needy") || kernel_device_flag("needs", c->id)) && !has_network(c->id) ? "network" : NULL;
+        if (streq(c->hook, "secretive"))
+                return drop_in_says(c->id, "\nLoadCredential=") ? NULL : "secret:key";
+        if (streq(c->hook, "privy"))
+                return c->secrets ? NULL : "loaded:key";
+        if (!streq(c->hook, "needy") && !kernel_device_flag("needs", c->id))
+                return NULL;
+        return drop_in_says(c->id, "\nPrivateNetwork=no\n") ? NULL : "network";
 }
 
 static const char *start_device(Unit *u, uint32_t id) {

@@ -4,6 +4,9 @@
 
 #include "bus-fixture.h"
 
+#include <sys/stat.h>
+
+#define INVALID_ARGS "org.freedesktop.DBus.Error.InvalidArgs"
 #define UNIT "ublk-ruby-device@0.service"
 #define DROP_IN "run/systemd/generator/ublk-ruby-device@0.service.d/50-needs.conf"
 #define CONF "run/ublk-ruby/devices/0.conf"
@@ -159,6 +162,107 @@ static void test_restart_edited(Fixture *f, gconstpointer data) {
         g_assert_nonnull(strstr(after, "\nNetwork=yes\n"));
 }
 
+static int create_secret(Fixture *f, const char *hook, const char *value) {
+        return fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "far", hook, 2, "url", "s", "http://example", "key", "s", value);
+}
+
+/* The keys of Arguments. */
+static char *arguments_of(Fixture *f, const char *path) {
+        g_autoptr(GString) keys = g_string_new(NULL);
+        sd_bus_message *reply = NULL;
+        const char *key;
+
+        g_assert_cmpint(sd_bus_get_property(f->bus, "org.ublk", path, "org.ublk.Device", "Arguments", NULL, &reply, "a{sv}"), >=, 0);
+        sd_bus_message_enter_container(reply, 'a', "{sv}");
+        while (sd_bus_message_enter_container(reply, 'e', "sv") > 0) {
+                g_assert_cmpint(sd_bus_message_read(reply, "s", &key), >, 0);
+                g_string_append_printf(keys, "%s;", key);
+                g_assert_cmpint(sd_bus_message_skip(reply, "v"), >, 0);
+                sd_bus_message_exit_container(reply);
+        }
+        sd_bus_message_unref(reply);
+        return g_strdup(keys->str);
+}
+
+static void write_key(Fixture *f, mode_t mode) {
+        g_autofree char *full = g_build_filename(f->root, "srv/key", NULL);
+
+        fixture_write(f, "srv/key", "swordfish");
+        g_assert_cmpint(chmod(full, mode), ==, 0);
+}
+
+static void test_secret(Fixture *f, gconstpointer data) {
+        g_autofree char *arguments = NULL, *drop_in = NULL, *conf = NULL, *again = NULL;
+
+        (void) data;
+        write_key(f, 0600);
+        drop_calls(f);
+        g_assert_cmpint(create_secret(f, "secretive", "/srv/key"), >=, 0);
+        assert_calls(f, "StartUnit " UNIT "\nReload\nStartUnit " UNIT "\n");
+        arguments = arguments_of(f, "/org/ublk/device/0");
+        g_assert_cmpstr(arguments, ==, "url;");
+        drop_in = fixture_read(f, DROP_IN);
+        g_assert_nonnull(strstr(drop_in, "\nLoadCredential=key:/srv/key\n"));
+        conf = fixture_read(f, CONF);
+        g_assert_nonnull(strstr(conf, "\nSecrets=key\n"));
+        fixture_stop_manager(f);
+        fixture_start_manager(f, getuid());
+        again = arguments_of(f, "/org/ublk/device/0");
+        g_assert_cmpstr(again, ==, "url;");
+        /* A restart without the file would stop a disk that serves. */
+        fixture_unlink(f, "srv/key");
+        drop_calls(f);
+        fixture_assert_error(f, fixture_call(f, NULL, "RestartDevice", NULL, "sa{sv}", "far", 0), INVALID_ARGS, "no such file");
+        assert_calls(f, "");
+        g_assert_cmpstr(fixture_get_string(f, "/org/ublk/device/0", "State"), ==, "live");
+        write_key(f, 0600);
+        g_assert_cmpint(fixture_call(f, NULL, "RestartDevice", NULL, "sa{sv}", "far", 0), >=, 0);
+        g_assert_cmpint(fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "far", 0), >=, 0);
+        assert_nothing_left(f);
+}
+
+static void test_secret_by_name(Fixture *f, gconstpointer data) {
+        g_autofree char *drop_in = NULL;
+
+        (void) data;
+        fixture_assert_error(f, create_secret(f, "secretive", "vault"), INVALID_ARGS, "no credential of the name");
+        g_assert_null(strstr(f->error.message, "vault"));
+        assert_nothing_left(f);
+        fixture_write(f, "etc/credstore/vault", "swordfish");
+        g_assert_cmpint(create_secret(f, "secretive", "vault"), >=, 0);
+        drop_in = fixture_read(f, DROP_IN);
+        g_assert_nonnull(strstr(drop_in, "\nLoadCredential=vault\n"));
+}
+
+/* The administrator's own drop-in has it: there is nothing to load, and something to hide. */
+static void test_secret_loaded(Fixture *f, gconstpointer data) {
+        g_autofree char *drop_in = NULL, *arguments = NULL;
+
+        (void) data;
+        g_assert_cmpint(create_secret(f, "privy", "vault"), >=, 0);
+        arguments = arguments_of(f, "/org/ublk/device/0");
+        g_assert_cmpstr(arguments, ==, "url;");
+        drop_in = fixture_read(f, DROP_IN);
+        g_assert_null(strstr(drop_in, "LoadCredential"));
+}
+
+static void test_secret_refused(Fixture *f, gconstpointer data) {
+        static const char *const values[] = { "sword fish", "c3dvcmQgZmlzaA==", "/c3dvcmQgZmlzaA==", "hunter2" };
+
+        (void) data;
+        write_key(f, 0644);
+        fixture_assert_error(f, create_secret(f, "secretive", "/srv/key"), INVALID_ARGS, "chown root: /srv/key && chmod 600 /srv/key");
+        assert_nothing_left(f);
+        fixture_assert_error(f, create_secret(f, "secretive", "/root/key"), INVALID_ARGS, "can't look at files below /home, /root");
+        assert_nothing_left(f);
+        /* The secret itself, by mistake. */
+        for (size_t i = 0; i < ELEMENTSOF(values); i++) {
+                fixture_assert_error(f, create_secret(f, "secretive", values[i]), INVALID_ARGS, "option \"key\"");
+                g_assert_null(strstr(f->error.message, values[i]));
+                assert_nothing_left(f);
+        }
+}
+
 /* A device that is not being made: whoever looks at it hears what to do. */
 static void test_last_error(Fixture *f, gconstpointer data) {
         g_autofree char *path = fixture_create(f, "disk0", "memory");
@@ -182,6 +286,10 @@ int main(int argc, char **argv) {
         fixture_add("/bus/needs/id-lost", test_id_lost);
         fixture_add("/bus/needs/restart", test_restart);
         fixture_add("/bus/needs/restart-edited", test_restart_edited);
+        fixture_add("/bus/needs/secret", test_secret);
+        fixture_add("/bus/needs/secret-by-name", test_secret_by_name);
+        fixture_add("/bus/needs/secret-loaded", test_secret_loaded);
+        fixture_add("/bus/needs/secret-refused", test_secret_refused);
         fixture_add("/bus/needs/last-error", test_last_error);
         return g_test_run();
 }
