@@ -59,8 +59,8 @@ static void describe_jump(VALUE error, Failure *ret) {
         (void) failure_set_origin(ret, "LocalJumpError", NULL, 0);
 }
 
-/* Without the library's help: where that is missing, or failed at it. */
-static void describe_plainly(VALUE error, FailureKind kind, Failure *ret) {
+/* Our own library did not load. */
+static void describe_plainly(VALUE error, Failure *ret) {
         VALUE message;
         int failed = 0;
 
@@ -68,10 +68,16 @@ static void describe_plainly(VALUE error, FailureKind kind, Failure *ret) {
         hook_check_forked();
         if (failed)
                 rb_set_errinfo(Qnil);
-        (void) failure_set(ret, kind, EIO, "%.*s", failed ? 0 : (int) RSTRING_LEN(message),
+        (void) failure_set(ret, FAILURE_WORKER, EIO, "%.*s", failed ? 0 : (int) RSTRING_LEN(message),
                            failed ? "" : RSTRING_PTR(message));
         (void) failure_set_origin(ret, rb_obj_classname(error), NULL, 0);
         RB_GC_GUARD(message);
+}
+
+/* The library failed at it, for want of memory for instance. Its message may have a secret in it. */
+static void describe_by_class(VALUE error, Failure *ret) {
+        (void) failure_set(ret, FAILURE_HOOK, EIO, "(its message can't be had)");
+        (void) failure_set_origin(ret, rb_obj_classname(error), NULL, 0);
 }
 
 void hook_describe_failure(Hook *hook, ID method, Failure *ret) {
@@ -85,7 +91,7 @@ void hook_describe_failure(Hook *hook, ID method, Failure *ret) {
                 return;
         }
         if (NIL_P(hook->runtime)) {
-                describe_plainly(error, FAILURE_WORKER, ret); /* it's our own library that did not load */
+                describe_plainly(error, ret);
                 return;
         }
 
@@ -93,7 +99,7 @@ void hook_describe_failure(Hook *hook, ID method, Failure *ret) {
         hook_check_forked();
         if (failed) {
                 rb_set_errinfo(Qnil);
-                describe_plainly(error, FAILURE_HOOK, ret);
+                describe_by_class(error, ret);
         }
         RB_GC_GUARD(error);
 }

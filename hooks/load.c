@@ -78,6 +78,8 @@ static VALUE grants_to_hash(const Grants *grants) {
         hash = rb_hash_new();
         rb_hash_aset(hash, ID2SYM(rb_intern("network")), grants->network ? Qtrue : Qfalse);
         rb_hash_aset(hash, ID2SYM(rb_intern("jit")), grants->jit ? Qtrue : Qfalse);
+        rb_hash_aset(hash, ID2SYM(rb_intern("credentials")), text(grants->credentials));
+        rb_hash_aset(hash, ID2SYM(rb_intern("secrets")), rb_str_split(text(grants->secrets ? grants->secrets : ""), " "));
         return hash;
 }
 

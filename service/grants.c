@@ -22,8 +22,10 @@ static bool may_map_executable(void) {
         return true;
 }
 
-void grants_measure(Grants *ret) {
+void grants_measure(const DeviceConfig *c, Grants *ret) {
         *ret = (Grants) {
+                .credentials = getenv("CREDENTIALS_DIRECTORY"),
+                .secrets = c->secrets,
                 .network = may_open_socket(AF_INET) || may_open_socket(AF_INET6),
                 .jit = may_map_executable(),
         };

@@ -99,7 +99,7 @@ static int load_hook(Worker *w, Geometry *ret) {
         Failure failure = FAILURE_NULL;
         int r;
 
-        grants_measure(&grants);
+        grants_measure(w->config, &grants);
         r = hook_load(w->hook, &settings, ret, &failure);
         if (r < 0)
                 (void) fail(&failure, 0);

@@ -9,6 +9,7 @@ module UBLK
   autoload :Layer, "ublk/layer"
   autoload :Layers, "ublk/layers"
   autoload :Policy, "ublk/policy"
+  autoload :Secret, "ublk/secret"
 
   autoload :Control, "ublk/control"
   autoload :Device, "ublk/device"

@@ -165,6 +165,41 @@ def test_network(bench)
   end
 end
 
+def test_secret(bench)
+  hook = write_hook(bench, "keeper", <<~RUBY)
+    require "#{ROOT}/hooks/stock/memory"
+    class Keeper < MemoryDisk
+      option :key, :secret, required: true
+      def initialize(key:, **rest)
+        @key = key.value
+        super(**rest)
+      end
+      def read(offset, length) = @key == "swordfish-17" && offset > 0 ? raise("no \#{@key}") : super
+    end
+  RUBY
+  key = File.join(bench.directory, "key")
+  File.write(key, "a good one", perm: 0o600)
+  wrong = File.join(bench.directory, "wrong")
+  File.write(wrong, "swordfish-17", perm: 0o600)
+  bench.test("a secret is read from a file of the caller's") do
+    bench.expect("pass", bench.check(hook, "size=1M", "key=#{key}").last["result"])
+    status, out, err = bench.run("--describe", hook, "size=1M", "key=#{key}")
+    bench.expect([0, true, false], [status, out.include?("secret"), (out + err).include?("a good one")])
+  end
+  bench.test("a secret is in no report") do
+    status, document = bench.check(hook, "size=1M", "key=#{wrong}")
+    bench.expect([1, true, false], [status, document.to_s.include?("no [secret key]"), document.to_s.include?("swordfish")])
+  end
+  bench.test("a secret that others can read, and one on the command line, are refused") do
+    shared = File.join(bench.directory, "shared")
+    File.write(shared, "swordfish-17", perm: 0o644)
+    { "key=#{shared}" => "others can read", "key=sword fish" => "never give the secret itself" }.each do |word, message|
+      status, out, err = bench.run("--check", hook, "size=1M", word)
+      bench.expect([2, true, false], [status, (out + err).include?(message), (out + err).match?(/sword ?fish/)])
+    end
+  end
+end
+
 def test_interrupt(bench)
   bench.test("SIGINT ends it, and nothing is left") do
     Dir.mktmpdir do |temporary|
@@ -227,6 +262,7 @@ Dir.mktmpdir("check") do |directory|
   (Dir["#{__dir__}/sound/*.rb"] + Dir["#{ROOT}/examples/*.rb"]).sort.each { |path| test_sound(bench, path.delete_prefix("#{ROOT}/"), path) }
   test_user_files(bench)
   test_network(bench)
+  test_secret(bench)
   test_options(bench)
   test_ublkctl(bench)
   bench.go

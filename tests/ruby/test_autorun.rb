@@ -71,6 +71,23 @@ class TestAutorun < Minitest::Test
     end
   end
 
+  def test_a_secret_comes_from_a_file
+    text = "require \"ublk/autorun\"\n#{DISK.sub("  def read(", "  option :key, :secret\n  def read(")
+                                          .sub("path: nil) = super(size: size)", "key: nil) = super(size: key.value == \"sword\" ? size : raise(UBLK::Error, key.value))")}"
+    Dir.mktmpdir do |directory|
+      key = File.join(directory, "key")
+      File.write(key, "sword", perm: 0o600)
+      assert_equal [0, ""], ruby(text, "key=#{key}", kernel: true).values_at(0, 2)
+      File.write(key, "swordfish")
+      assert_equal [1, "", "disk: [secret key]\n"], ruby(text, "key=#{key}", kernel: true)
+      File.chmod(0o644, key)
+      status, _, err = ruby(text, "key=#{key}", kernel: true)
+      assert_equal [2, true], [status, err.include?("others can read")]
+      status, _, err = ruby(text, "key=sword fish", kernel: true)
+      assert_equal [2, false], [status, err.include?("sword fish")]
+    end
+  end
+
   def test_a_failure_is_status_1
     assert_equal [1, "", "disk: no\n"], ruby("require \"ublk/autorun\"\n#{DISK.sub("= super(size: size)", "= raise(UBLK::Error, 'no')")}", kernel: true)
     status, _, err = ruby("require \"ublk/autorun\"\n")

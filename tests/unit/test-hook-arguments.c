@@ -4,6 +4,8 @@
 
 #include "test-hook.h"
 
+#include <glib/gstdio.h>
+
 /* Raises with the values that arrived, so that a case can look at them. */
 #define SCHEMA "class Typed < UBLK::Target\n" \
         "  option :text, :string\n" \
@@ -88,6 +90,54 @@ static void test_wrong_texts(void) {
         assert_refused("where", "s", "disk.img", "\"disk.img\"");
 }
 
+#define KEEPER "class Keeper < UBLK::Target\n" \
+        "  option :key, :secret, required: true\n" \
+        "  def initialize(key:)\n" \
+        "    raise \"not with #{key}, that is #{key.value}\" if key.value == 'wrong-one'\n" \
+        "    @key = key.value\n" \
+        "    super(size: 1 << 20)\n" \
+        "  end\n" \
+        "  def read_only? = true\n" \
+        "  def read(offset, length) = offset.zero? ? @key.ljust(length, '.') : raise(\"no #{@key} at #{offset}\")\n" \
+        "end\n"
+
+/* From the directory that systemd has made to the hook, and into no message. */
+static void test_secret(void) {
+        g_autofree char *file = g_build_filename(rig.directory, "key", NULL);
+        const char *arguments[] = { "key", "s", "/srv/key", NULL };
+        Grants grants = { .credentials = rig.directory };
+        HookSettings settings = { .grants = &grants };
+        char buffer[512];
+
+        g_assert_true(g_file_set_contents(file, "sword\0fish", 10, NULL));
+        g_assert_cmpint(rig_load_with("keeper", KEEPER, arguments, &settings), ==, -EPERM);
+        rig_assert_failure(FAILURE_NEEDS, WORDS("secret:key"));
+        g_assert_cmpstr(rig.failure.needs, ==, "secret:key");
+        grants.secrets = "other key";
+        g_assert_cmpint(rig_load_with("keeper", KEEPER, arguments, &settings), ==, 0);
+        g_assert_cmpint(rig_request(OPERATION_READ, 0, 512, buffer), ==, 512);
+        g_assert_cmpmem(buffer, 11, "sword\0fish.", 11);
+        g_assert_cmpint(rig_request(OPERATION_READ, 512, 512, buffer), ==, -EIO);
+        rig_assert_report(1, EIO, "RuntimeError", "no [secret key] at 512");
+
+        g_assert_true(g_file_set_contents(file, "wrong-one", -1, NULL));
+        g_assert_cmpint(rig_load_with("keeper", KEEPER, arguments, &settings), <, 0);
+        rig_assert_failure(FAILURE_HOOK, WORDS("not with [secret key], that is [secret key]"));
+        g_assert_cmpint(g_unlink(file), ==, 0);
+        g_assert_cmpint(rig_load_with("keeper", KEEPER, arguments, &settings), ==, -EPERM);
+        rig_assert_failure(FAILURE_NEEDS, WORDS("secret:key"));
+}
+
+/* Given instead of what says where it is. */
+static void test_secret_itself(void) {
+        const char *arguments[] = { "key", "s", "sword fish", NULL };
+        HookSettings settings = { .grants = &(Grants) { 0 } };
+
+        g_assert_cmpint(rig_load_with("keeper", KEEPER, arguments, &settings), ==, -EINVAL);
+        rig_assert_failure(FAILURE_ARGUMENTS, WORDS("option \"key\" wants the name of a credential", "never give the secret itself"));
+        g_assert_null(strstr(rig.failure.message, "sword fish"));
+}
+
 static void test_unknown_option(void) {
         const char *arguments[] = { "sise", "t", "4096", NULL };
 
@@ -112,7 +162,7 @@ static void test_declarations(void) {
                 { "option :read_only, :bool", "the service has one of this name" },
                 { "option 'Size', :bytes", "can't be the name" },
                 { "option :size, :blob", "unknown type :blob" },
-                { "option :key, :secret", ":secret is reserved" },
+                { "option :key, :secret, default: '/k'", "has no default" },
                 { "option :size, :bytes, default: 'lots'", "the default of option \"size\"" },
                 { "concurrency 0", "concurrency is an Integer" },
         };
@@ -134,5 +184,7 @@ void add_argument_tests(void) {
         g_test_add_func("/hook/arguments/wrong-texts", test_wrong_texts);
         g_test_add_func("/hook/arguments/unknown-option", test_unknown_option);
         g_test_add_func("/hook/arguments/missing-option", test_missing_option);
+        g_test_add_func("/hook/arguments/secret", test_secret);
+        g_test_add_func("/hook/arguments/secret-itself", test_secret_itself);
         g_test_add_func("/hook/arguments/declarations", test_declarations);
 }

@@ -49,7 +49,7 @@ static void test_needs(void) {
                 HookSettings settings = { .grants = &cases[i].grants };
 
                 g_assert_cmpint(rig_load_with("far", body, NULL, &settings), ==, -EPERM);
-                rig_assert_failure(FAILURE_NEEDS, WORDS("the hook far declares", "ublkctl restart disk0"));
+                rig_assert_failure(FAILURE_NEEDS, WORDS("what the hook far needs", "ublkctl restart disk0"));
                 g_assert_cmpstr(rig.failure.needs, ==, cases[i].needs);
         }
         g_assert_cmpint(rig_load_with("far", body, NULL, &(HookSettings) { .grants = &(Grants) { true, true } }), <, 0);

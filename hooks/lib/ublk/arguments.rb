@@ -1,13 +1,14 @@
 # frozen_string_literal: true
 
 require "ublk/errors"
+require "ublk/secret/reference"
 
 module UBLK
   # What a device was given, held against what its hook declares.
   module Arguments
     class << self
       # name: of the hook, for messages. options: Option by name. given: [[name, D-Bus type, value as text], …].
-      # Returns the values by name, as `initialize` takes them. Raises ArgumentsError.
+      # Returns the values by name, as `initialize` takes them once read_secrets was there. Raises ArgumentsError.
       def resolve(name, options, given)
         values = given.to_h do |key, letter, text|
           option = options[key.to_sym]
@@ -17,6 +18,12 @@ module UBLK
         end
         options.each_value { |option| add_missing(values, option, name, options) }
         values
+      end
+
+      # values: of resolve. directory: of a unit's credentials; nil where there is no unit. Returns them with the
+      # secrets in place of what says where they are. Raises ArgumentsError.
+      def read_secrets(values, directory)
+        values.to_h { |name, value| [name, value.is_a?(Secret::Reference) ? value.read(name, directory) : value] }
       end
 
       private

@@ -42,7 +42,7 @@ module UBLK
     private
 
     def leave(status, message)
-      warn "#{@name}: #{message}"
+      warn "#{@name}: #{Secret::Concealment.apply(message)}"
       exit status
     end
 
@@ -51,7 +51,7 @@ module UBLK
       require "optparse"
       settings = {}
       rest = parser(stack, settings).parse(words)
-      [settings, Arguments.resolve(@name, stack.options, rest.map { |word| split(word) })]
+      [settings, Arguments.read_secrets(Arguments.resolve(@name, stack.options, rest.map { |word| split(word) }), nil)]
     end
 
     def split(word)

@@ -9,8 +9,8 @@ module UBLK
     CONCURRENCY_MAX = 1024
     RECOVERIES = %i[none fail fail_io reissue].freeze
 
-    # Declares an argument of the device. type: :string, :integer, :bytes, :bool, :float, :duration (seconds)
-    # or :path (absolute). It arrives as a keyword of `initialize`; one that was not given and has no default
+    # Declares an argument of the device. type: :string, :integer, :bytes, :bool, :float, :duration (seconds),
+    # :path (absolute) or :secret (a UBLK::Secret, without a default). It arrives as a keyword of `initialize`; one that was not given and has no default
     # does not arrive.
     def option(name, type, required: false, default: nil, doc: nil)
       declared = Option.new(name, type, required: required, default: default, doc: doc)

@@ -1,9 +1,10 @@
 # frozen_string_literal: true
 
 require "ublk/errors"
+require "ublk/secret"
 
 module UBLK
-  # What the worker says of an exception. Nothing here trusts the exception's own methods.
+  # What the worker says of an exception. Nothing here trusts the exception's own methods, and none of it has a secret in it.
   module Description
     ERRNO = SystemCallError.instance_method(:errno)
     CLASS = Kernel.instance_method(:class)
@@ -80,11 +81,13 @@ module UBLK
         defined?(::Timeout::Error) && error.is_a?(::Timeout::Error)
       end
 
-      # Text of no declared encoding is most likely UTF-8.
+      # Text of no declared encoding is most likely UTF-8. Secrets go before the text is made such, and what only becomes
+      # one by that goes after it.
       def clean(text)
+        text = Secret::Concealment.apply(text)
         text = text.dup.force_encoding(Encoding::UTF_8) if text.encoding == Encoding::BINARY
         text = text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace)
-        text.scrub("?").delete("\0").byteslice(0, MESSAGE_MAX).scrub("")
+        Secret::Concealment.apply(text.scrub("?").delete("\0")).byteslice(0, MESSAGE_MAX).scrub("")
       end
 
       def syntax_error_at(error)

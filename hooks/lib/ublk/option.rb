@@ -24,19 +24,24 @@ module UBLK
       @traits = Types::TABLE[type] or raise ArgumentError, unknown_type
       @required = required
       @doc = doc
-      @default = default.nil? ? nil : coerce(default)
+      @default = check_default(default)
     rescue ArgumentsError => e
       raise ArgumentError, "the default of #{e.message}"
     end
 
     def required? = @required
 
-    # A Ruby value: a String is parsed by the type, anything else must be of it. Raises ArgumentsError.
+    # Its value must not be seen.
+    def secret? = type == :secret
+
+    # A Ruby value: a String is parsed by the type, anything else must be of it. That of a :secret is a UBLK::Secret, or
+    # a Secret::Reference that is still to be read. Raises ArgumentsError.
     def coerce(value)
       parsed = value.is_a?(String) ? @traits.parse.call(value) : value
       return parsed if @traits.accept.call(parsed)
 
-      raise ArgumentsError, "option \"#{name}\" wants #{@traits.wants}, not #{value.inspect[0, 80]}"
+      given = secret? ? "; never give the secret itself" : ", not #{value.inspect[0, 80]}"
+      raise ArgumentsError, "option \"#{name}\" wants #{@traits.wants}#{given}"
     end
 
     # A D-Bus value: its type's letter, and the value as text. Raises ArgumentsError.
@@ -67,11 +72,15 @@ module UBLK
       name.to_sym
     end
 
-    # :secret has its own road, by credential; until it is there nobody should pass one as a string.
     def unknown_type
-      return "the type :secret is reserved and not available yet" if type == :secret
-
       "unknown type #{type.inspect}: options have one of #{Types::TABLE.keys.map(&:inspect).join(", ")}"
+    end
+
+    def check_default(default)
+      return if default.nil?
+      raise ArgumentError, "option \"#{name}\": a secret in a script is none, so it has no default" if secret?
+
+      coerce(default)
     end
 
     def native(letter, text)

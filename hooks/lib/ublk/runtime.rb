@@ -16,8 +16,8 @@ module UBLK
 
     class << self
       # Loads the script and builds the target. arguments: [[name, D-Bus type, value as text], …]. recovery:
-      # what the user asks for, "default" for what the class declares. grants: see Needs. Returns a Hash with the
-      # target and its geometry.
+      # what the user asks for, "default" for what the class declares. grants: see Needs; nil where there is no unit.
+      # Returns a Hash with the target and its geometry.
       def load(name:, path:, class_name:, device:, arguments:, recovery:, read_only:, grants: nil)
         $stdout.sync = true # what a hook prints goes to the journal at once
         @path = path
@@ -27,7 +27,8 @@ module UBLK
         stack = script.stack(script.load(class_name))
         values = Arguments.resolve(name, stack.options, arguments)
         recovery = resolve_recovery(name, stack.recovery, recovery)
-        Needs.check(device, name, stack, grants)
+        Needs.check(device, name, stack, values, grants) if grants
+        values = read_secrets(values, grants)
         @target = target = stack.build(values)
         check_methods(target, stack.target_class, read_only)
         facts(target, recovery).tap { settle }
@@ -45,6 +46,15 @@ module UBLK
       end
 
       private
+
+      def read_secrets(values, grants)
+        values = Arguments.read_secrets(values, grants && grants[:credentials])
+        return values unless Secret::Concealment.any?
+
+        require "ublk/secret/output"
+        Secret::Output.install
+        values
+      end
 
       # A hook without recovery keeps its data in its process. To recover its device would put an empty disk,
       # or one of another age, under a file system.

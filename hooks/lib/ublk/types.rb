@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "ublk/secret/reference"
+
 module UBLK
   # The types an option can have, and how each is read from the text of a D-Bus string or from a typed D-Bus
   # value.
@@ -62,7 +64,10 @@ module UBLK
       duration: Type.new(wants: "a duration, such as 250ms, 1.5s or 5min", dbus: "dt", parse: method(:parse_duration),
                          accept: method(:seconds?), from_dbus: ->(value, type) { type == "t" ? value / 1e6 : value }),
       path: Type.new(wants: "an absolute path", dbus: "", parse: method(:parse_path),
-                     accept: ->(value) { value.is_a?(String) && !value.include?("\0") })
+                     accept: ->(value) { value.is_a?(String) && !value.include?("\0") }),
+      secret: Type.new(wants: "the name of a credential or the absolute path of a file with the secret in it", dbus: "",
+                       parse: ->(text) { Secret::Reference.parse(text) },
+                       accept: ->(value) { value.is_a?(Secret) || value.is_a?(Secret::Reference) })
     }.freeze
 
     # For messages: "s, y, n, q" as a person reads it.
