@@ -134,7 +134,7 @@ static void test_secret_itself(void) {
         HookSettings settings = { .grants = &(Grants) { 0 } };
 
         g_assert_cmpint(rig_load_with("keeper", KEEPER, arguments, &settings), ==, -EINVAL);
-        rig_assert_failure(FAILURE_ARGUMENTS, WORDS("option \"key\" wants the name of a credential", "never give the secret itself"));
+        rig_assert_failure(FAILURE_ARGUMENTS, WORDS("option \"key\" wants the name of a credential", "without spaces", "never give the secret itself"));
         g_assert_null(strstr(rig.failure.message, "sword fish"));
 }
 

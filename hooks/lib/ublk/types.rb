@@ -65,7 +65,8 @@ module UBLK
                          accept: method(:seconds?), from_dbus: ->(value, type) { type == "t" ? value / 1e6 : value }),
       path: Type.new(wants: "an absolute path", dbus: "", parse: method(:parse_path),
                      accept: ->(value) { value.is_a?(String) && !value.include?("\0") }),
-      secret: Type.new(wants: "the name of a credential or the absolute path of a file with the secret in it", dbus: "",
+      secret: Type.new(wants: "the name of a credential, or the absolute path of a file with the secret in it (a path without " \
+                              "spaces, quotes, % and backslashes)", dbus: "",
                        parse: ->(text) { Secret::Reference.parse(text) },
                        accept: ->(value) { value.is_a?(Secret) || value.is_a?(Secret::Reference) })
     }.freeze
