@@ -116,7 +116,7 @@ def arguments_for(bench, hook)
   schema = JSON.parse(out)["schema"] or raise out + err
   raise "needs the network, which this test does not give it" if schema["network"]
 
-  schema["options"].select { |option| option["required"] }.map do |option|
+  schema["options"].select { |option| option["required"] || option["name"] == "size" }.map do |option|
     value = { "path" => bench.image, "bytes" => "6M" }[option["type"]] or raise "no value is known for #{option["name"]}"
     "#{option["name"]}=#{value}"
   end
