@@ -51,4 +51,34 @@ class TestExamples < Minitest::Test
       assert_equal 4096, disk.read(SIZE / 2 - 4096, 4096).bytesize
     end
   end
+
+  def test_tracing
+    disk = Examples.disk("tracing", "size=1M")
+    _, said = capture_io { exercise(disk, zeroes, steps: 20, operations: [:write]) }
+    assert_match(/^write \d+\+\d+$/, said)
+    _, said = capture_io do
+      disk.discard(512, 1024)
+      disk.write_zeroes(0, 512)
+      disk.flush
+    end
+    assert_equal "discard 512+1024\nwrite_zeroes 0+512\nflush\n", said
+  end
+
+  # As the hook's own layers do it: what is below is not changed.
+  def test_layers_say_what_the_disk_says
+    disk = Examples.stack("tracing") && Tracing.new(PlainDisk.new(size: SIZE))
+    refute UBLK::Abilities.supports?(disk, :discard)
+    assert UBLK::Abilities.supports?(Examples.disk("tracing", "size=1M"), :discard)
+  end
+
+  def test_fault_injection
+    disk = Examples.disk("fault_injection", "size=1M", "bad_at=64K", "bad_length=4K")
+    eio = -Errno::EIO::Errno
+    [[64 << 10, 512], [(64 << 10) - 512, 1024], [(68 << 10) - 512, 512], [0, 1 << 20]].each do |offset, length|
+      assert_equal eio, disk.read(offset, length)
+      assert_equal eio, disk.write(offset, "x".b * length)
+    end
+    [[(64 << 10) - 512, 512], [68 << 10, 512]].each { |offset, length| assert_equal length, disk.write(offset, "x".b * length) }
+    assert_equal 0, disk.flush
+  end
 end
