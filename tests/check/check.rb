@@ -35,6 +35,16 @@ class Bench
 
   def test(name, &block) = @cases << [name, block]
 
+  # Of a new file of this size, or of a new directory.
+  def file(name, size = nil)
+    File.join(@directory, name).tap do |path|
+      next Dir.mkdir(path) unless size
+
+      File.write(path, "")
+      File.truncate(path, size)
+    end
+  end
+
   # [status, stdout, stderr]
   def run(*words, program: WORKER, extra: {})
     out, err, status = Open3.capture3({ "TMPDIR" => @temporary }.merge(extra), program, *words.map(&:to_s))
@@ -109,9 +119,16 @@ def test_fault(bench, script)
   end
 end
 
-# Arguments for any hook, from its schema. One that needs more than a path or a size is a failure until this knows how to
-# give it: an example that nobody drives is not passed over.
+# What an example takes beside what its schema tells.
+EXAMPLES = {
+  "quota" => ->(bench) { ["path=#{bench.image}", "limit=#{IMAGE_SIZE}", "state=#{bench.file("quota")}"] }
+}.freeze
+
+# Arguments for any hook, from its schema. One that needs more than a path or a size is a failure until EXAMPLES knows how
+# to give it: an example that nobody drives is not passed over.
 def arguments_for(bench, hook)
+  known = EXAMPLES[File.basename(hook, ".rb")] and return known.call(bench)
+
   _, out, err = bench.run("--describe", "--json", hook)
   schema = JSON.parse(out)["schema"] or raise out + err
   raise "needs the network, which this test does not give it" if schema["network"]

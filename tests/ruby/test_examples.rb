@@ -81,4 +81,40 @@ class TestExamples < Minitest::Test
     [[(64 << 10) - 512, 512], [68 << 10, 512]].each { |offset, length| assert_equal length, disk.write(offset, "x".b * length) }
     assert_equal 0, disk.flush
   end
+
+  # In chunks of 64 KiB.
+  def test_quota
+    in_directory do |directory|
+      make = -> { Examples.disk("quota", "path=#{image(directory)}", "limit=128K", "state=#{directory}") }
+      disk = make.call
+      assert_equal 1024, disk.write((64 << 10) - 512, "x".b * 1024)
+      assert_equal (-Errno::ENOSPC::Errno), disk.write(1 << 19, "x".b * 512)
+      assert_equal 512, disk.write(0, "x".b * 512)
+      assert_equal (-Errno::ENOSPC::Errno), make.call.write(1 << 19, "x".b * 512)
+    end
+  end
+
+  def test_quota_is_given_back
+    Examples.stack("quota")
+    in_directory do |directory|
+      disk = Quota.new(HoleyDisk.new(size: SIZE), limit: 128 << 10, state: directory)
+      disk.write(0, "x".b * (128 << 10))
+      disk.discard(512, 127 << 10)
+      assert_equal (-Errno::ENOSPC::Errno), disk.write(1 << 19, "x".b * 512)
+      disk.discard(0, 64 << 10)
+      assert_equal 512, disk.write(1 << 19, "x".b * 512)
+      assert_equal (-Errno::ENOSPC::Errno), disk.write(1 << 18, "x".b * 512)
+    end
+  end
+
+  def test_quota_that_could_not_discard_gives_nothing_back
+    Examples.stack("quota")
+    refusing = Class.new(PlainDisk) { def discard(_offset, _length) = -Errno::EIO::Errno }
+    in_directory do |directory|
+      disk = Quota.new(refusing.new(size: SIZE), limit: 64 << 10, state: directory)
+      disk.write(0, "x".b * 512)
+      assert_equal (-Errno::EIO::Errno), disk.discard(0, 64 << 10)
+      assert_equal (-Errno::ENOSPC::Errno), disk.write(1 << 19, "x".b * 512)
+    end
+  end
 end
