@@ -121,7 +121,8 @@ end
 
 # What an example takes beside what its schema tells.
 EXAMPLES = {
-  "quota" => ->(bench) { ["path=#{bench.image}", "limit=#{IMAGE_SIZE}", "state=#{bench.file("quota")}"] }
+  "quota" => ->(bench) { ["path=#{bench.image}", "limit=#{IMAGE_SIZE}", "state=#{bench.file("quota")}"] },
+  "thin" => ->(bench) { ["path=#{bench.file("thin.img", 0)}", "size=1T"] }
 }.freeze
 
 # Arguments for any hook, from its schema. One that needs more than a path or a size is a failure until EXAMPLES knows how
