@@ -121,6 +121,7 @@ end
 
 # What an example takes beside what its schema tells.
 EXAMPLES = {
+  "mirror" => ->(bench) { ["first=#{bench.image}", "second=#{bench.file("second.img", IMAGE_SIZE)}", "state=#{bench.file("mirror")}"] },
   "quota" => ->(bench) { ["path=#{bench.image}", "limit=#{IMAGE_SIZE}", "state=#{bench.file("quota")}"] },
   "thin" => ->(bench) { ["path=#{bench.file("thin.img", 0)}", "size=1T"] }
 }.freeze
