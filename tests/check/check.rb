@@ -9,6 +9,7 @@ require "open3"
 require "socket"
 require "timeout"
 require "tmpdir"
+require_relative "surroundings"
 
 ROOT = File.expand_path("../..", __dir__)
 WORKER = ENV.fetch("UBLK_RUBY_WORKER")
@@ -17,7 +18,7 @@ IMAGE_SIZE = 6 << 20
 
 # What the checks run on, and the results, which come from two threads.
 class Bench
-  attr_reader :directory, :image
+  attr_reader :directory, :image, :surroundings
 
   def initialize(directory)
     @directory = directory
@@ -27,6 +28,7 @@ class Bench
     @memory = Dir.mktmpdir("check", "/dev/shm") if File.writable?("/dev/shm")
     File.write(@image, "")
     File.truncate(@image, IMAGE_SIZE)
+    @surroundings = Surroundings.new(directory)
     @cases = Queue.new
     @lock = Mutex.new
     @results = 0
@@ -71,6 +73,8 @@ class Bench
     Dir.rmdir(@memory) if @memory
     puts "1..#{@results}"
     exit(!@failed)
+  ensure
+    @surroundings.stop
   end
 
   def expect(expected, actual)
@@ -126,17 +130,18 @@ EXAMPLES = {
   "thin" => ->(bench) { ["path=#{bench.file("thin.img", 0)}", "size=1T"] }
 }.freeze
 
-# Arguments for any hook, from its schema. One that needs more than a path or a size is a failure until EXAMPLES knows how
-# to give it: an example that nobody drives is not passed over.
+# Arguments for any hook, from its schema. One that needs more than a path or a size is a failure until EXAMPLES or
+# Surroundings knows how to give it: an example that nobody drives is not passed over.
 def arguments_for(bench, hook)
-  known = EXAMPLES[File.basename(hook, ".rb")] and return known.call(bench)
+  name = File.basename(hook, ".rb")
+  known = EXAMPLES[name] and return known.call(bench)
 
   _, out, err = bench.run("--describe", "--json", hook)
   schema = JSON.parse(out)["schema"] or raise out + err
-  raise "needs the network, which this test does not give it" if schema["network"]
 
   schema["options"].select { |option| option["required"] || option["name"] == "size" }.map do |option|
-    value = { "path" => bench.image, "bytes" => "6M" }[option["type"]] or raise "no value is known for #{option["name"]}"
+    value = bench.surroundings.value(name, option["name"])
+    value ||= { "path" => bench.image, "bytes" => "6M" }[option["type"]] or raise "no value is known for #{option["name"]}"
     "#{option["name"]}=#{value}"
   end
 end

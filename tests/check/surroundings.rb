@@ -1,0 +1,40 @@
+# frozen_string_literal: true
+
+require_relative "../vm/examples.d/http_server"
+
+# What examples need that no path and no size can stand for. Made when it is asked for; `stop` ends what runs.
+class Surroundings
+  # By hook and option.
+  VALUES = {
+    "http_disk" => { "url" => :http_url }
+  }.freeze
+
+  SIZE = 6 << 20
+
+  # directory: for files.
+  def initialize(directory)
+    @directory = directory
+    @lock = Mutex.new
+    @running = []
+  end
+
+  # nil if nothing is known of such an option.
+  def value(hook, option)
+    maker = VALUES.dig(hook, option) or return
+    @lock.synchronize { send(maker) }
+  end
+
+  def stop = @running.each(&:stop)
+
+  private
+
+  # Of bytes that are nowhere the same.
+  def random_image
+    @random_image ||= File.join(@directory, "random.img").tap { |path| File.binwrite(path, Random.bytes(SIZE)) }
+  end
+
+  def http_url
+    @http_server ||= HttpServer.new(random_image).tap { |server| @running << server }
+    @http_server.url
+  end
+end
