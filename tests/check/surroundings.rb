@@ -1,12 +1,14 @@
 # frozen_string_literal: true
 
+require "zlib"
 require_relative "../vm/examples.d/http_server"
 
 # What examples need that no path and no size can stand for. Made when it is asked for; `stop` ends what runs.
 class Surroundings
   # By hook and option.
   VALUES = {
-    "http_disk" => { "url" => :http_url }
+    "http_disk" => { "url" => :http_url },
+    "gzip_disk" => { "path" => :gzip_image }
   }.freeze
 
   SIZE = 6 << 20
@@ -31,6 +33,10 @@ class Surroundings
   # Of bytes that are nowhere the same.
   def random_image
     @random_image ||= File.join(@directory, "random.img").tap { |path| File.binwrite(path, Random.bytes(SIZE)) }
+  end
+
+  def gzip_image
+    @gzip_image ||= "#{random_image}.gz".tap { |path| File.binwrite(path, Zlib.gzip(File.binread(random_image), level: 1)) }
   end
 
   def http_url
