@@ -187,6 +187,10 @@ def test_network(bench)
     bench.expect("pass", bench.check(hook, "size=1M").last["result"])
     bench.expect("write-failed", faults_of(bench.check("--in-place", hook, "size=1M").last).first["id"])
   end
+  bench.test("examples/redis_disk.rb is written as well, --in-place") do
+    example = "#{ROOT}/examples/redis_disk.rb"
+    expect_pass(bench.check("--in-place", example, *arguments_for(bench, example)).last)
+  end
 end
 
 def test_secret(bench)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "zlib"
+require_relative "../ruby/redis_server"
 require_relative "../vm/examples.d/http_server"
 
 # What examples need that no path and no size can stand for. Made when it is asked for; `stop` ends what runs.
@@ -8,7 +9,8 @@ class Surroundings
   # By hook and option.
   VALUES = {
     "http_disk" => { "url" => :http_url },
-    "gzip_disk" => { "path" => :gzip_image }
+    "gzip_disk" => { "path" => :gzip_image },
+    "redis_disk" => { "url" => :redis_url, "name" => :redis_disk }
   }.freeze
 
   SIZE = 6 << 20
@@ -18,6 +20,7 @@ class Surroundings
     @directory = directory
     @lock = Mutex.new
     @running = []
+    @disks = 0
   end
 
   # nil if nothing is known of such an option.
@@ -42,5 +45,19 @@ class Surroundings
   def http_url
     @http_server ||= HttpServer.new(random_image).tap { |server| @running << server }
     @http_server.url
+  end
+
+  def redis
+    @redis ||= begin
+      Dir.mkdir(directory = File.join(@directory, "redis"))
+      RedisServer.new(directory).tap { |server| @running << server }
+    end
+  end
+
+  def redis_url = redis.url
+
+  # Another one each time: checks run side by side.
+  def redis_disk
+    "disk#{@disks += 1}".tap { |name| redis.redis.set(name, SIZE) }
   end
 end

@@ -10,7 +10,7 @@ start_server() {
     server=$!
     until_true 20 eval "(: </dev/tcp/127.0.0.1/$port)"
 }
-stop_server() { kill $server; wait $server 2>/dev/null; }
+stop_server() { kill "$server"; wait "$server" 2>/dev/null; }
 connections() { grep -c '^connection' $web/log; }
 # misbehave MODE ERROR TEXT   a read fails with ERROR while the server does that, and the disk's server says TEXT
 misbehave() {
