@@ -9,6 +9,7 @@ class Surroundings
   # By hook and option.
   VALUES = {
     "http_disk" => { "url" => :http_url },
+    "encrypted" => { "key" => :key_file },
     "gzip_disk" => { "path" => :gzip_image },
     "redis_disk" => { "url" => :redis_url, "name" => :redis_disk }
   }.freeze
@@ -40,6 +41,10 @@ class Surroundings
 
   def gzip_image
     @gzip_image ||= "#{random_image}.gz".tap { |path| File.binwrite(path, Zlib.gzip(File.binread(random_image), level: 1)) }
+  end
+
+  def key_file
+    @key_file ||= File.join(@directory, "key").tap { |path| File.binwrite(path, Random.bytes(64), perm: 0o600) }
   end
 
   def http_url
