@@ -13,6 +13,9 @@
 /* The answer of ublk-ruby-control@INSTANCE.service, in the RuntimeDirectory of all of them; the manager takes it away. */
 #define PATH_CONTROL_RESULT "/run/ublk-ruby-control/%s.json"
 
+/* What hooks keep, by the device's name; see service/state.h. */
+#define PATH_STATE "/var/lib/ublk-ruby"
+
 #define UNIT_DEVICE "ublk-ruby-device@%u.service"
 #define UNIT_CONTROL "ublk-ruby-control@%s.service"
 #define WORKER_USER "ublk-ruby"
