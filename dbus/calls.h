@@ -10,9 +10,7 @@
 
 /* Takes config where it succeeds. */
 int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus_error *e);
-/* The calls on one device that take no more than that. */
-typedef int (*DeviceCall)(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
-int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
+int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, bool keep_state, sd_bus_error *e);
 int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
 
 /* What an earlier manager left half created (DeviceConfig.creating): shows it if it is live by now, undoes it if it has come to

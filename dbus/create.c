@@ -14,6 +14,7 @@
 #include "service/log.h"
 #include "service/marker.h"
 #include "service/needs.h"
+#include "service/state.h"
 
 #include <inttypes.h>
 
@@ -111,8 +112,9 @@ static void undo_stopped(Operation *op, int r) {
         if (device_unit(op->device, &unit) >= 0)
                 systemd_reset_failed(op->mb->systemd, unit);
         (void) device_refresh(op->device);
-        if (op->device->kernel.has_char || marker_read(op->device->config) != MARKER_NONE)
-                operation_run_device_control(op, "remove", undo_removed);
+        if (op->device->kernel.has_char || marker_read(op->device->config) != MARKER_NONE ||
+            state_exists(op->device->config->name))
+                operation_run_remove(op, "state", undo_removed); /* what was there before stays: it reads Creating= */
         else
                 undo_file(op);
 }

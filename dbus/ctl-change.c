@@ -118,17 +118,27 @@ int ctl_create(Ctl *c, int argc, char **argv) {
         return r;
 }
 
+/* option: NULL, or one that is true. */
+static sd_bus_message *new_device_call(Ctl *c, const char *method, const char *device, const char *option) {
+        sd_bus_message *m = ctl_new_call(c, method);
+        int r;
+
+        if (!m)
+                return NULL;
+        r = option ? sd_bus_message_append(m, "sa{sv}", device, 1, option, "b", true) :
+                     sd_bus_message_append(m, "sa{sv}", device, 0);
+        return r < 0 ? sd_bus_message_unref(m) : m;
+}
+
 /* One after the other; the first failure does not keep the others from being tried. */
-static int call_for_each(Ctl *c, const char *method, int argc, char **argv) {
+static int call_for_each(Ctl *c, const char *method, const char *option, int argc, char **argv) {
         int status = CTL_OK;
 
         for (int i = 1; i < argc; i++) {
-                sd_bus_message *m = ctl_new_call(c, method);
+                sd_bus_message *m = new_device_call(c, method, argv[i], option);
 
-                if (!m || sd_bus_message_append(m, "sa{sv}", argv[i], 0) < 0) {
-                        sd_bus_message_unref(m);
+                if (!m)
                         return CTL_FAILED;
-                }
                 if (ctl_call(c, m, CALL_TIMEOUT_USEC, argv[i], NULL) < 0)
                         status = CTL_FAILED;
         }
@@ -136,9 +146,9 @@ static int call_for_each(Ctl *c, const char *method, int argc, char **argv) {
 }
 
 int ctl_delete(Ctl *c, int argc, char **argv) {
-        return call_for_each(c, "DeleteDevice", argc, argv);
+        return call_for_each(c, "DeleteDevice", c->keep_state ? "keep-state" : NULL, argc, argv);
 }
 
 int ctl_restart(Ctl *c, int argc, char **argv) {
-        return call_for_each(c, "RestartDevice", argc, argv);
+        return call_for_each(c, "RestartDevice", NULL, argc, argv);
 }

@@ -33,6 +33,7 @@ typedef struct Ctl {
         JsonMode json;
         bool legend;
         bool colour;
+        bool keep_state; /* delete */
         char *forwarded[CTL_MAX_FORWARDED]; /* options that check hands on, as they were given; owned */
         size_t n_forwarded;
 } Ctl;

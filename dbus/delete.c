@@ -12,6 +12,7 @@
 #include "service/log.h"
 #include "service/marker.h"
 #include "service/needs.h"
+#include "service/state.h"
 
 /* {"kind":…,"what":…,"pid":…,"comm":…} as a person would say it. */
 static void put_holder(FILE *f, const json_t *h) {
@@ -134,11 +135,15 @@ static void on_removed(Operation *op, int r) {
                 operation_fail(op);
 }
 
+static void remove_device(Operation *op) {
+        operation_run_remove(op, op->keep_state ? "keep" : "state", on_removed);
+}
+
 static void on_held_after(Operation *op, int r) {
         if (r >= 0 && check_held(op, "It has been started again"))
                 start_again(op);
         else
-                operation_run_device_control(op, "remove", on_removed);
+                remove_device(op);
 }
 
 static void on_fetched(Operation *op, int r) {
@@ -156,9 +161,9 @@ static void on_fetched(Operation *op, int r) {
         /* Who uses a disk that is not ours is nothing to us; `remove` has a look at whose it is. */
         if (d->kernel.has_disk && !is_foreign(d))
                 operation_run_device_control(op, "holders", on_held_after);
-        else if (d->kernel.has_char || op->was_down || marker_read(d->config) != MARKER_NONE)
-                /* Its unit's stop did not get to tidy up; this also takes away what the hook kept. */
-                operation_run_device_control(op, "remove", on_removed);
+        else if (d->kernel.has_char || op->was_down || marker_read(d->config) != MARKER_NONE || state_exists(d->config->name))
+                /* Its unit's stop did not get to tidy up, or left what the hook kept, since a unit can be started again. */
+                remove_device(op);
         else
                 forget(op);
 }
@@ -183,7 +188,7 @@ static void on_held_before(Operation *op, int r) {
                 stop(op);
 }
 
-int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) {
+int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, bool keep_state, sd_bus_error *e) {
         Operation *op;
         int r;
 
@@ -193,6 +198,7 @@ int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) 
         r = operation_new(mb, m, d, &op, e);
         if (r < 0)
                 return r;
+        op->keep_state = keep_state;
         device_refresh(d);
         if (d->kernel.has_disk && !is_foreign(d))
                 operation_run_device_control(op, "holders", on_held_before);

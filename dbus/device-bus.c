@@ -285,19 +285,21 @@ static int get_bool(sd_bus *bus, const char *path, const char *interface, const 
         return sd_bus_message_append(reply, "b", streq(property, "ReadOnly") ? d->read_only : d->config->persistent);
 }
 
-static int call_on_device(Device *d, sd_bus_message *m, DeviceCall begin, sd_bus_error *e) {
+static int method_delete(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        Device *d = userdata;
+        bool keep_state;
         int r;
 
-        r = options_read_none(m, e);
-        return r < 0 ? r : begin(device_bus_get(d)->mb, m, d, e);
-}
-
-static int method_delete(sd_bus_message *m, void *userdata, sd_bus_error *e) {
-        return call_on_device(userdata, m, delete_begin, e);
+        r = options_read_flag(m, "keep-state", &keep_state, e);
+        return r < 0 ? r : delete_begin(device_bus_get(d)->mb, m, d, keep_state, e);
 }
 
 static int method_restart(sd_bus_message *m, void *userdata, sd_bus_error *e) {
-        return call_on_device(userdata, m, restart_begin, e);
+        Device *d = userdata;
+        int r;
+
+        r = options_read_none(m, e);
+        return r < 0 ? r : restart_begin(device_bus_get(d)->mb, m, d, e);
 }
 
 #define CONSTANT SD_BUS_VTABLE_PROPERTY_CONST

@@ -95,8 +95,26 @@ static int method_create_device(sd_bus_message *m, void *userdata, sd_bus_error 
         return r;
 }
 
-static int call_on_device(ManagerBus *mb, sd_bus_message *m, DeviceCall begin, sd_bus_error *e) {
+static int method_delete_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         const char *designation;
+        ManagerBus *mb = userdata;
+        bool keep_state;
+        Device *d;
+        int r;
+
+        r = sd_bus_message_read(m, "s", &designation);
+        if (r < 0)
+                return r;
+        r = options_read_flag(m, "keep-state", &keep_state, e);
+        if (r < 0)
+                return r;
+        r = find_device(mb, designation, &d, e);
+        return r < 0 ? r : delete_begin(mb, m, d, keep_state, e);
+}
+
+static int method_restart_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        const char *designation;
+        ManagerBus *mb = userdata;
         Device *d;
         int r;
 
@@ -107,15 +125,7 @@ static int call_on_device(ManagerBus *mb, sd_bus_message *m, DeviceCall begin, s
         if (r < 0)
                 return r;
         r = find_device(mb, designation, &d, e);
-        return r < 0 ? r : begin(mb, m, d, e);
-}
-
-static int method_delete_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
-        return call_on_device(userdata, m, delete_begin, e);
-}
-
-static int method_restart_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
-        return call_on_device(userdata, m, restart_begin, e);
+        return r < 0 ? r : restart_begin(mb, m, d, e);
 }
 
 static int method_get_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {

@@ -205,6 +205,13 @@ void operation_run_device_control(Operation *op, const char *verb, OperationNext
         operation_run_control(op, instance, then);
 }
 
+void operation_run_remove(Operation *op, const char *word, OperationNext then) {
+        char instance[64];
+
+        (void) snprintf(instance, sizeof(instance), "remove-%u-%s", op->device->config->id, word);
+        operation_run_control(op, instance, then);
+}
+
 bool operation_answer_is_foreign(const Operation *op) {
         return json_is_true(json_object_get(op->answer, "foreign"));
 }

@@ -39,6 +39,7 @@ struct Operation {
         bool awaits_probe;
         bool needs_met;           /* the unit was given what its hook needs, which can help only once */
         bool was_down;            /* delete: the unit was down before it was stopped */
+        bool keep_state;          /* delete: what its hook kept is for the next device of its name */
 
         /* Of the step that runs, or was the last to run. */
         OperationNext then;
@@ -61,6 +62,8 @@ void operation_run_job(Operation *op, const char *method, const char *mode, Oper
 void operation_run_control(Operation *op, const char *instance, OperationNext then);
 /* The same for "VERB-N" of the device. */
 void operation_run_device_control(Operation *op, const char *verb, OperationNext then);
+/* "remove-N-WORD"; word: "state" if what the device's hook kept goes with it, "keep" if that is for the next one. */
+void operation_run_remove(Operation *op, const char *word, OperationNext then);
 /* "remove" has left the kernel device alone, since it belongs to another program. */
 bool operation_answer_is_foreign(const Operation *op);
 /* Brings the device's unit state up to date. */

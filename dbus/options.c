@@ -201,24 +201,59 @@ int options_read(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e) {
         return r < 0 ? r : check_file_size(c, e);
 }
 
-int options_read_none(sd_bus_message *m, sd_bus_error *e) {
-        const char *key;
+/* One entry of a dictionary in which name, a boolean, is the one key that may be there. */
+static int read_flag(sd_bus_message *m, const char *name, bool *seen, bool *ret, sd_bus_error *e) {
+        const char *key, *contents;
+        int r, b;
+
+        r = sd_bus_message_read(m, "s", &key);
+        if (r < 0)
+                return r;
+        if (!name)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Unknown option \"%.64s\": this method takes none yet.", key);
+        if (!streq(key, name))
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Unknown option \"%.64s\": this method takes %s (b).", key,
+                                         name);
+        if (*seen)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s is given twice.", key);
+        *seen = true;
+        r = sd_bus_message_peek_type(m, NULL, &contents);
+        if (r < 0)
+                return r;
+        if (!streq(contents, "b"))
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s has D-Bus type %s, it must have type b.", key,
+                                         contents);
+        r = sd_bus_message_read(m, "v", "b", &b);
+        if (r >= 0)
+                *ret = b;
+        return r;
+}
+
+int options_read_flag(sd_bus_message *m, const char *name, bool *ret, sd_bus_error *e) {
+        bool flag = false, seen = false;
         int r;
 
         r = sd_bus_message_enter_container(m, 'a', "{sv}");
         if (r < 0)
                 return r;
-        r = sd_bus_message_enter_container(m, 'e', "sv");
-        if (r < 0)
-                return r;
-        if (r > 0) {
-                r = sd_bus_message_read(m, "s", &key);
+        while ((r = sd_bus_message_enter_container(m, 'e', "sv")) > 0) {
+                r = read_flag(m, name, &seen, &flag, e);
+                if (r >= 0)
+                        r = sd_bus_message_exit_container(m);
                 if (r < 0)
                         return r;
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
-                                         "Unknown option \"%.64s\": this method takes none yet.", key);
         }
-        return sd_bus_message_exit_container(m);
+        if (r >= 0)
+                r = sd_bus_message_exit_container(m);
+        if (r < 0)
+                return r;
+        if (ret)
+                *ret = flag;
+        return 0;
+}
+
+int options_read_none(sd_bus_message *m, sd_bus_error *e) {
+        return options_read_flag(m, NULL, NULL, e);
 }
 
 static int append_number(sd_bus_message *m, char type, const char *text) {

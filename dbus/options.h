@@ -22,6 +22,8 @@ const Option *option_find(const char *name);
 /* Reads the dictionary at the message's position into c. On error fills e with InvalidArgs (or NotSupported), which
  * names the key and what is allowed. */
 int options_read(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e);
+/* For methods with one option, a boolean that is false if it is not given. */
+int options_read_flag(sd_bus_message *m, const char *name, bool *ret, sd_bus_error *e);
 /* For methods that have no options yet: every key is unknown. */
 int options_read_none(sd_bus_message *m, sd_bus_error *e);
 

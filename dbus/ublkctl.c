@@ -17,7 +17,7 @@ static void help(void) {
              "  status [DEVICE...]              Show the service, or devices\n"
              "  create NAME HOOK [NAME=VALUE...]\n"
              "                                  Create a device, print its node\n"
-             "  delete DEVICE...                Delete devices that nobody uses\n"
+             "  delete [--keep-state] DEVICE... Delete devices that nobody uses\n"
              "  restart DEVICE...               Hand devices over to new workers\n"
              "  probe                           Show what this kernel can do\n"
              "  check HOOK [NAME=VALUE...]      Look for faults in a hook, without a device\n"
@@ -28,6 +28,7 @@ static void help(void) {
              "     --version                    Show the version\n"
              "     --json=short|pretty|off      Print JSON\n"
              "     --no-legend                  Leave out headers and footers\n"
+             "     --keep-state                 Of delete: leave what the hook kept to the next device of the name\n"
              "     --seed=N --seconds=N --gc-stress --in-place --time=N\n"
              "                                  Of check; see ublkctl(1)\n"
              "\n"
@@ -59,7 +60,7 @@ static const Verb verbs[] = {
         { "list",    0, 0,   ctl_list,    "list" },
         { "status",  0, ANY, ctl_status,  "status [DEVICE...]" },
         { "create",  2, ANY, ctl_create,  "create NAME HOOK [NAME=VALUE...]" },
-        { "delete",  1, ANY, ctl_delete,  "delete DEVICE..." },
+        { "delete",  1, ANY, ctl_delete,  "delete [--keep-state] DEVICE..." },
         { "restart", 1, ANY, ctl_restart, "restart DEVICE..." },
         { "probe",   0, 0,   ctl_probe,   "probe" },
         { "check",   1, ANY, ctl_check,   "check HOOK [NAME=VALUE...]", .alone = true },
@@ -100,12 +101,13 @@ static int forward(Ctl *c, const char *name, const char *value) {
 
 /* 1: go on; 0: done; negative: usage. */
 static int parse_argv(Ctl *c, int argc, char **argv) {
-        enum { ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND, ARG_FORWARD };
+        enum { ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND, ARG_KEEP_STATE, ARG_FORWARD };
         static const struct option options[] = {
                 { "help", no_argument, NULL, 'h' },
                 { "version", no_argument, NULL, ARG_VERSION },
                 { "json", required_argument, NULL, ARG_JSON },
                 { "no-legend", no_argument, NULL, ARG_NO_LEGEND },
+                { "keep-state", no_argument, NULL, ARG_KEEP_STATE },
                 { "seed", required_argument, NULL, ARG_FORWARD },
                 { "seconds", required_argument, NULL, ARG_FORWARD },
                 { "time", required_argument, NULL, ARG_FORWARD },
@@ -129,6 +131,9 @@ static int parse_argv(Ctl *c, int argc, char **argv) {
                         break;
                 case ARG_NO_LEGEND:
                         c->legend = false;
+                        break;
+                case ARG_KEEP_STATE:
+                        c->keep_state = true;
                         break;
                 case ARG_FORWARD:
                         if (forward(c, options[which].name, optarg) < 0)
@@ -157,6 +162,10 @@ static int run_verb(Ctl *c, int argc, char **argv) {
         if (argc - 1 < v->min_arguments || argc - 1 > v->max_arguments) {
                 fprintf(stderr, "ublkctl: Too %s arguments. Usage: ublkctl %s\n", argc - 1 < v->min_arguments ? "few" : "many",
                         v->usage);
+                return CTL_USAGE;
+        }
+        if (c->keep_state && v->run != ctl_delete) {
+                fprintf(stderr, "ublkctl: --keep-state is for delete.\n");
                 return CTL_USAGE;
         }
         return !v->alone && ctl_connect(c) < 0 ? CTL_FAILED : v->run(c, argc, argv);

@@ -9,16 +9,17 @@
 static const struct {
         const char *name;
         int n_arguments;
+        int n_optional; /* beside those */
         bool instance; /* for the manager; the others belong to a device's unit */
         bool json;
 } verbs[_CONTROL_VERB_MAX] = {
-        [CONTROL_PROBE]    = { "probe", 0, true, true },
-        [CONTROL_LIST]     = { "list", 0, true, true },
-        [CONTROL_ACTIVATE] = { "activate", 2, false, false },
-        [CONTROL_STOP]     = { "stop", 1, false, false },
-        [CONTROL_RELEASE]  = { "release", 1, false, false },
-        [CONTROL_HOLDERS]  = { "holders", 1, true, false },
-        [CONTROL_REMOVE]   = { "remove", 1, true, false },
+        [CONTROL_PROBE]    = { "probe", 0, 0, true, true },
+        [CONTROL_LIST]     = { "list", 0, 0, true, true },
+        [CONTROL_ACTIVATE] = { "activate", 2, 0, false, false },
+        [CONTROL_STOP]     = { "stop", 1, 0, false, false },
+        [CONTROL_RELEASE]  = { "release", 1, 0, false, false },
+        [CONTROL_HOLDERS]  = { "holders", 1, 0, true, false },
+        [CONTROL_REMOVE]   = { "remove", 1, 1, true, false },
 };
 
 const char *control_verb_to_string(ControlVerb verb) {
@@ -35,16 +36,24 @@ ControlVerb control_verb_from_string(const char *s) {
 #define refuse(ret_message, ...) ({ (void) xasprintf(ret_message, __VA_ARGS__); -EINVAL; })
 
 static int parse_words(int n, char *const *words, ControlArguments *a, char **ret_message) {
+        int least, most;
+
         a->verb = control_verb_from_string(words[0]);
         if (a->verb < 0)
                 return refuse(ret_message, "unknown verb \"%s\"", words[0]);
-        if (n - 1 != verbs[a->verb].n_arguments)
-                return refuse(ret_message, "%s takes %d argument%s, not %d", words[0],
-                              verbs[a->verb].n_arguments, verbs[a->verb].n_arguments == 1 ? "" : "s", n - 1);
+        least = verbs[a->verb].n_arguments;
+        most = least + verbs[a->verb].n_optional;
+        if (n - 1 < least || n - 1 > most)
+                return refuse(ret_message, "%s takes %d%s argument%s, not %d", words[0], least, most > least ? " or more" : "",
+                              least == 1 ? "" : "s", n - 1);
         if (n > 1 && parse_u32(words[1], UBLK_MAX_ID, &a->id) < 0)
                 return refuse(ret_message, "\"%s\" is no device id: a number from 0 to %u", words[1],
                               UBLK_MAX_ID);
-        if (n > 2 && (parse_u32(words[2], INT32_MAX, &a->pid) < 0 || a->pid == 0))
+        if (n > 2 && a->verb == CONTROL_REMOVE) {
+                if (!streq(words[2], "state") && !streq(words[2], "keep"))
+                        return refuse(ret_message, "\"%s\" is neither \"state\" nor \"keep\"", words[2]);
+                a->state = streq(words[2], "state") ? REMOVE_STATE : REMOVE_KEEPS_STATE;
+        } else if (n > 2 && (parse_u32(words[2], INT32_MAX, &a->pid) < 0 || a->pid == 0))
                 return refuse(ret_message, "\"%s\" is no process id", words[2]);
         if (a->instance && !verbs[a->verb].instance)
                 return refuse(ret_message, "%s is not for ublk-ruby-control@.service", words[0]);

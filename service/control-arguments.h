@@ -4,7 +4,7 @@
 /* What ublk-ruby-control was asked for: as a person or a unit's Exec line writes it, or as the instance of
  * ublk-ruby-control@VERB[-N[-BYTES]].service. */
 
-#include "service/util.h"
+#include "service/release.h"
 
 typedef enum ControlVerb {
         CONTROL_PROBE,
@@ -22,6 +22,7 @@ typedef struct ControlArguments {
         ControlVerb verb;
         uint32_t id;   /* 0 for verbs without a device */
         uint32_t pid;  /* activate only */
+        RemoveState state; /* remove only */
         bool json;
         bool instance; /* the answer goes to $RUNTIME_DIRECTORY/VERB[-ID].json */
         bool help;

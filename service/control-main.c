@@ -21,7 +21,7 @@
  * reads that. */
 typedef struct Run {
         const ControlArguments *arguments;
-        const char *instance; /* VERB-ID as the unit has it, or NULL */
+        const char *instance; /* VERB-ID… as the unit has it, or NULL */
         json_t *result;
         bool silent;
 } Run;
@@ -34,14 +34,16 @@ static const char usage[] =
         "  probe [--json]    what this kernel can do for ublk-ruby, or why it can't serve\n"
         "  list [--json]     every ublk device of this machine\n"
         "  holders ID        who uses the disk\n"
-        "  remove ID         delete a device that no worker serves and nobody uses\n"
+        "  remove ID [state|keep]\n"
+        "                    delete a device that no worker serves and nobody uses; also what its hook kept\n"
+        "                    (state), or leave that to the next device of its name (keep)\n"
         "\n"
         "Run by a device's unit:\n"
         "  activate ID PID   make the device live, served by that worker\n"
         "  stop ID           delete it if a stop is asked for and nobody uses it, else have it handed over\n"
         "  release ID        tidy up after a worker\n"
         "\n"
-        "  --instance VERB[-ID]   the answer goes to $RUNTIME_DIRECTORY/VERB[-ID].json\n"
+        "  --instance VERB[-ID[-WORD]]   the answer goes to $RUNTIME_DIRECTORY/VERB[-ID[-WORD]].json\n"
         "  --help, --version\n"
         "\n"
         "Exit status: 0 done (probe: supported), 1 not, 2 wrong usage.\n";
@@ -148,7 +150,7 @@ static int run_remove(Run *run, Failure *f) {
         bool foreign;
         int r;
 
-        r = remove_device(run->arguments->id, &foreign, f);
+        r = remove_device(run->arguments->id, run->arguments->state, &foreign, f);
         if (r < 0 || !foreign)
                 return r;
         (void) json_object_set_new(run->result, "foreign", json_true());
@@ -206,7 +208,7 @@ static int run_verb(const ControlArguments *a, const char *instance) {
         return r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* The one argument beside options. It has been checked to be VERB or VERB-ID: no slash, no more than a name. */
+/* The one argument beside options. It has been checked to be VERB, VERB-ID or VERB-ID-WORD: no slash, no more than a name. */
 static const char *find_instance(int argc, char **argv) {
         for (int i = 1; i < argc; i++)
                 if (argv[i][0] != '-')

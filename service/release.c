@@ -2,19 +2,23 @@
 #include "service/release.h"
 
 #include "service/activation-attempts.h"
+#include "service/child.h"
 #include "service/control-node.h"
 #include "service/control.h"
 #include "service/holders-scan.h"
 #include "service/log.h"
 #include "service/marker.h"
+#include "service/paths.h"
 #include "service/probe.h"
+#include "service/state.h"
 
 #include <time.h>
 
 /* After the death of a worker, 6.12 ends its device in a work item of its own. */
 #define SETTLE_USEC (2 * USEC_PER_SEC)
-/* All commands of `remove` together. Below TimeoutStartSec= of ublk-ruby-control@.service. */
-#define REMOVE_USEC (20 * USEC_PER_SEC)
+/* All commands of `remove` together, and what a hook kept. Together below TimeoutStartSec= of ublk-ruby-control@.service. */
+#define REMOVE_USEC (18 * USEC_PER_SEC)
+#define REMOVE_STATE_USEC (7 * USEC_PER_SEC)
 /* Of the worker, as in supervisor.h. */
 #define EXIT_HANDED_OVER 75
 #define EXIT_STOPPED 76 /* its device was stopped while it served */
@@ -188,13 +192,37 @@ static int remove_from_kernel(Control *c, uint32_t id, Failure *f) {
         return 0;
 }
 
-/* The device is gone for good. */
-static void forget(uint32_t id) {
-        drop_marker(id);
-        attempts_forget(id);
+/* Nothing that a hook has put there keeps its device from being deleted. */
+static void settle_state(uint32_t id, RemoveState state) {
+        _cleanup_(device_config_freep) DeviceConfig *config = NULL;
+        _cleanup_free_ char *path = NULL, *message = NULL;
+        int r;
+
+        r = device_config_load(id, &config, &message);
+        if (r >= 0)
+                r = state_path(config->name, &path);
+        if (r >= 0)
+                r = child_call(state_remove, &(StateRemoval) {
+                        .path = path,
+                        .owner = config->created_usec,
+                        .end = state == REMOVE_KEEPS_STATE ? STATE_KEPT : config->creating ? STATE_UNDONE : STATE_DELETED,
+                        .deadline_usec = now_usec() + REMOVE_STATE_USEC,
+                }, REMOVE_STATE_USEC + USEC_PER_SEC);
+        if (r < 0 && r != -ENOENT)
+                log_warning("Can't delete all of what the hook of device %u kept below " PATH_STATE ", going on: %s. What is left "
+                            "is deleted at the next boot, or with the next device.",
+                            id, strerror(-r));
 }
 
-int remove_device(uint32_t id, bool *ret_foreign, Failure *f) {
+/* The device is gone for good. */
+static void forget(uint32_t id, RemoveState state) {
+        drop_marker(id);
+        attempts_forget(id);
+        if (state != REMOVE_LEAVES_STATE)
+                settle_state(id, state);
+}
+
+int remove_device(uint32_t id, RemoveState state, bool *ret_foreign, Failure *f) {
         _cleanup_(control_freep) Control *c = NULL;
         struct ublk_dev_info info;
         int r;
@@ -207,7 +235,7 @@ int remove_device(uint32_t id, bool *ret_foreign, Failure *f) {
         } else if (!is_beyond_us(r))
                 return r;
         if (r == -ENODEV || is_beyond_us(r)) {
-                forget(id);
+                forget(id, state);
                 return 0;
         }
         if (r < 0)
@@ -215,7 +243,7 @@ int remove_device(uint32_t id, bool *ret_foreign, Failure *f) {
                                    "the kernel does not tell the state of device %u: %s", id, strerror(-r));
         if (!kernel_tag_is_ours(info.ublksrv_flags)) {
                 /* Ours is gone, and its id was given to another program's. */
-                forget(id);
+                forget(id, state);
                 *ret_foreign = true;
                 return 0;
         }
@@ -225,7 +253,7 @@ int remove_device(uint32_t id, bool *ret_foreign, Failure *f) {
         r = remove_from_kernel(c, id, f);
         if (r < 0)
                 return r;
-        forget(id);
+        forget(id, state);
         log_info("Device %u is deleted.", id);
         return 0;
 }

@@ -13,6 +13,13 @@
  * worker hands over because that was asked for, or because `activate` failed: its status is the same. */
 int release_device(uint32_t id, int exit_status, bool unit_failed, Failure *f);
 
+/* What becomes of what its hook keeps (state.h). */
+typedef enum RemoveState {
+        REMOVE_LEAVES_STATE, /* the device stays configured, and has it when it is made anew */
+        REMOVE_STATE,        /* goes with the device; of one that is still being created, what the creation made */
+        REMOVE_KEEPS_STATE,  /* is there for the next device of the name */
+} RemoveState;
+
 /* FAILURE_BUSY, naming who, while it is served or in use. No error if there is no such device of ours; *ret_foreign says
  * that the id belongs to a device of another program, which is left alone. */
-int remove_device(uint32_t id, bool *ret_foreign, Failure *f);
+int remove_device(uint32_t id, RemoveState state, bool *ret_foreign, Failure *f);

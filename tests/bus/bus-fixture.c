@@ -117,8 +117,8 @@ static void wait_for_name(Fixture *f, const char *name) {
 }
 
 static void write_hooks(Fixture *f) {
-        static const char *const names[] = { "memory", "broken", "silent", "slow", "stuck", "none", "mute", "liar", "shapeless",
-                                             "impostor", "symlink", "needy", "insatiable", "odd", "secretive", "privy" };
+        static const char *const names[] = { "memory", "broken", "silent", "slow", "stuck", "keeps", "keeps-broken", "none", "mute", "liar",
+                                             "shapeless", "impostor", "symlink", "needy", "insatiable", "odd", "secretive", "privy" };
         g_autofree char *directory = below(f, "hooks");
 
         for (size_t i = 0; i < ELEMENTSOF(names); i++) {

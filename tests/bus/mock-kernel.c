@@ -2,6 +2,7 @@
 #include "mock-kernel.h"
 
 #include "service/marker.h"
+#include "service/state.h"
 #include "service/paths.h"
 
 #include <fcntl.h>
@@ -90,6 +91,29 @@ void kernel_remove(uint32_t id) {
 
 void kernel_hold_after_stop(uint32_t id) {
         (void) rename(path_of("hold-after-stop-", id, "").s, path_of("holders-", id, "").s);
+}
+
+void state_begin(const DeviceConfig *c) {
+        _cleanup_free_ char *path = NULL, *base = NULL;
+
+        if (state_path(c->name, &path) < 0 || !(base = strdup(path)))
+                return;
+        (void) mkdir_parents(dirname(base), 0755);
+        (void) state_claim(path, c->created_usec);
+}
+
+void state_settle(uint32_t id, const char *word) {
+        _cleanup_(device_config_freep) DeviceConfig *c = NULL;
+        _cleanup_free_ char *path = NULL, *message = NULL;
+
+        if (device_config_load(id, &c, &message) < 0 || state_path(c->name, &path) < 0)
+                return;
+        (void) state_remove(&(StateRemoval) {
+                .path = path,
+                .owner = c->created_usec,
+                .end = streq(word, "keep") ? STATE_KEPT : c->creating ? STATE_UNDONE : STATE_DELETED,
+                .deadline_usec = now_usec() + 5 * USEC_PER_SEC,
+        });
 }
 
 static WorkerReply reply_of(const DeviceConfig *c) {

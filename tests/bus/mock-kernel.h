@@ -19,6 +19,10 @@ void kernel_add_foreign(uint32_t id);
 /* Makes the test's hold-after-stop-N its holders-N. */
 void kernel_hold_after_stop(uint32_t id);
 
+/* What a worker whose hook keeps state does, and what becomes of that with `remove`: the real thing. */
+void state_begin(const DeviceConfig *c);
+void state_settle(uint32_t id, const char *word);
+
 /* A process that answers HELLO as the device's worker; its pid. */
 pid_t worker_start(const DeviceConfig *c);
 void worker_stop(pid_t pid);

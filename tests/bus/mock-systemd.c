@@ -16,6 +16,8 @@
  *     privy    fails to have it noted that its argument key is a secret, which its unit has
  *     slow     takes 300 ms
  *     stuck    never ends its start
+ *     keeps, keeps-broken
+ *              keeps state; the second one then fails as broken does
  *     none     as any other, but its worker says that its recovery is none
  *     mute     its worker says nothing, until there is a file "speak" below the root
  *     liar, shapeless, impostor, symlink
@@ -140,7 +142,9 @@ static const char *start_device(Unit *u, uint32_t id) {
                 unit_set(u, "failed", "failed", "exit-code", "");
                 return "failed";
         }
-        if (streq(c->hook, "broken")) {
+        if (strncmp(c->hook, "keeps", strlen("keeps")) == 0)
+                state_begin(c);
+        if (streq(c->hook, "broken") || streq(c->hook, "keeps-broken")) {
                 Failure f = FAILURE_NULL;
                 failure_set(&f, FAILURE_HOOK, ENOENT, "No such file or directory @ rb_sysopen - /nowhere");
                 failure_set_origin(&f, "Errno::ENOENT", "/hooks/broken.rb", 7);
@@ -197,7 +201,7 @@ static const char *stop_unit(Unit *u) {
 
 /* What ublk-ruby-control would do and answer. */
 static const char *run_control(Unit *u) {
-        char instance[64];
+        char instance[64], word[16];
         uint32_t id = 0;
 
         if (sscanf(u->name, "ublk-ruby-control@%63[^.].service", instance) != 1)
@@ -208,7 +212,8 @@ static const char *run_control(Unit *u) {
                 control_answer_probe(instance);
         else if (sscanf(instance, "holders-%u", &id) == 1)
                 control_answer_holders(instance, id);
-        else if (sscanf(instance, "remove-%u", &id) == 1) {
+        else if (sscanf(instance, "remove-%u-%15s", &id, word) == 2) {
+                state_settle(id, word);
                 if (kernel_device_flag("foreign", id)) {
                         (void) marker_remove(id);
                         control_answer(instance, "{\"error\":0,\"foreign\":true}");

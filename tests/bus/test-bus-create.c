@@ -277,6 +277,26 @@ static void test_client_leaves(Fixture *f, gconstpointer data) {
         g_assert_cmpstr(fixture_get_string(f, "/org/ublk/device/0", "State"), ==, "live");
 }
 
+/* A creation that fails takes away the state that it made, and leaves what was there before. */
+static void test_state(Fixture *f, gconstpointer data) {
+        g_autofree char *path = NULL;
+
+        (void) data;
+        g_assert_null(fixture_create(f, "disk0", "keeps-broken"));
+        fixture_assert_error(f, -1, "org.ublk.Error.HookFailed", "/nowhere");
+        g_assert_false(fixture_has(f, "var/lib/ublk-ruby/disk0"));
+        g_assert_false(fixture_has(f, "var/lib/ublk-ruby/.disk0.owner"));
+        path = fixture_create(f, "disk0", "keeps");
+        fixture_write(f, "var/lib/ublk-ruby/disk0/bitmap", "x");
+        g_assert_cmpint(fixture_call(f, path, "Delete", NULL, "a{sv}", 1, "keep-state", "b", true), >=, 0);
+        for (int i = 0; i < 2; i++) {
+                g_assert_null(fixture_create(f, "disk0", i == 0 ? "keeps-broken" : "broken"));
+                g_assert_true(fixture_has(f, "var/lib/ublk-ruby/disk0/bitmap"));
+                g_assert_false(fixture_has(f, "var/lib/ublk-ruby/.disk0.owner"));
+        }
+        assert_nothing_left(f);
+}
+
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         fixture_add("/bus/create/ok", test_create);
@@ -295,5 +315,6 @@ int main(int argc, char **argv) {
         fixture_add("/bus/create/concurrent", test_concurrent);
         fixture_add("/bus/create/limit", test_limit);
         fixture_add("/bus/create/client-leaves", test_client_leaves);
+        fixture_add("/bus/create/state", test_state);
         return g_test_run();
 }

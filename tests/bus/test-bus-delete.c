@@ -20,7 +20,7 @@ static void assert_gone(Fixture *f) {
         g_assert_false(fixture_has(f, "sys/class/ublk-char/ublkc0"));
         /* Nor an answer of control. */
         g_assert_false(fixture_has(f, "run/ublk-ruby-control/holders-0.json"));
-        g_assert_false(fixture_has(f, "run/ublk-ruby-control/remove-0.json"));
+        g_assert_false(fixture_has(f, "run/ublk-ruby-control/remove-0-state.json"));
         g_assert_false(fixture_has(f, "run/ublk-ruby-control/probe.json"));
 }
 
@@ -82,7 +82,7 @@ static void test_left_behind(Fixture *f, gconstpointer data) {
         fixture_write(f, "keep-0", "");
         g_assert_cmpint(delete(f, "disk0"), >=, 0);
         calls = fixture_calls(f);
-        g_assert_nonnull(strstr(calls, "StartUnit ublk-ruby-control@remove-0.service"));
+        g_assert_nonnull(strstr(calls, "StartUnit ublk-ruby-control@remove-0-state.service"));
         assert_gone(f);
 }
 
@@ -160,6 +160,28 @@ static void test_foreign(Fixture *f, gconstpointer data) {
         g_assert_true(fixture_has(f, "sys/block/ublkb3/size"));
 }
 
+/* What a hook keeps goes with its device, or not; and is not lost with a stop, which a start can follow. */
+static void test_state(Fixture *f, gconstpointer data) {
+        (void) data;
+        for (int keep = 0; keep < 2; keep++) {
+                g_autofree char *path = fixture_create(f, "disk0", "keeps"), *calls = NULL;
+
+                g_assert_nonnull(path);
+                fixture_write(f, "var/lib/ublk-ruby/disk0/bitmap", "x");
+                fixture_assert_error(f, fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "disk0", 1, "keep-state", "s", "yes"),
+                                     "org.freedesktop.DBus.Error.InvalidArgs", "type b");
+                g_assert_cmpint(keep ? fixture_call(f, path, "Delete", NULL, "a{sv}", 1, "keep-state", "b", true) :
+                                       fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "disk0", 1, "keep-state", "b", false),
+                                >=, 0);
+                assert_gone(f);
+                calls = fixture_calls(f);
+                g_assert_nonnull(strstr(calls, keep ? "remove-0-keep" : "remove-0-state"));
+                g_assert_cmpint(fixture_has(f, "var/lib/ublk-ruby/disk0/bitmap"), ==, keep);
+                g_assert_false(fixture_has(f, "var/lib/ublk-ruby/.disk0.owner"));
+                g_assert_false(fixture_has(f, "run/ublk-ruby-control/remove-0-keep.json"));
+        }
+}
+
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         fixture_add("/bus/delete/ok", test_delete);
@@ -172,5 +194,6 @@ int main(int argc, char **argv) {
         fixture_add("/bus/delete/held-after-stop", test_held_after_stop);
         fixture_add("/bus/delete/no-answer", test_no_answer);
         fixture_add("/bus/delete/foreign", test_foreign);
+        fixture_add("/bus/delete/state", test_state);
         return g_test_run();
 }

@@ -54,7 +54,8 @@ static void test_round(Fixture *f, gconstpointer data) {
         check("status disk0", 0, "Arguments: size=2097152");
         check("status 0 /dev/ublkb0", 0, "Persistent: yes");
         check("restart disk0", 0, "");
-        check("delete disk0", 0, "");
+        check("restart --keep-state disk0", 2, "--keep-state is for delete");
+        check("delete --keep-state disk0", 0, "");
         check("list --no-legend", 0, "");
 }
 

@@ -45,7 +45,7 @@ static void test_bad_arguments(void) {
         const char *bad[] = {
                 "", "frob", "probe 1", "list x", "activate", "activate 1", "activate 1 0", "activate 1 -3", "activate 1 2 3",
                 "activate 1 2 3 4", "activate 1 99999999999", "stop", "stop 1 2", "stop -1", "stop +1", "stop 0x1", "stop 1048576",
-                "remove disk0", "stop --json 1", "--frob", "probe --frob", "PROBE", "holders ../1",
+                "remove disk0", "remove", "remove 1 2", "remove 1 state keep", "remove 1 all", "stop --json 1", "--frob", "probe --frob", "PROBE", "holders ../1",
         };
         ControlArguments a;
 
@@ -57,6 +57,7 @@ static void test_instances(void) {
         const char *bad[] = {
                 "--instance", "--instance holders", "--instance holders-", "--instance holders-1-2", "--instance activate-1-2",
                 "--instance stop-1", "--instance holders-1-2-3-4", "--instance holders 1", "--instance -1", "--instance frob-1",
+                "--instance remove-1-", "--instance remove-1-state-keep", "--instance remove-state",
                 "--instance holders-1aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
         };
         ControlArguments a;
@@ -66,6 +67,11 @@ static void test_instances(void) {
         g_assert_cmpint(parse(&a, "--instance remove-42"), ==, 0);
         g_assert_cmpint(a.verb, ==, CONTROL_REMOVE);
         g_assert_cmpuint(a.id, ==, 42);
+        g_assert_cmpint(a.state, ==, REMOVE_LEAVES_STATE);
+        g_assert_cmpint(parse(&a, "--instance remove-42-state"), ==, 0);
+        g_assert_cmpint(a.state, ==, REMOVE_STATE);
+        g_assert_cmpint(parse(&a, "remove 42 keep"), ==, 0);
+        g_assert_cmpint(a.state, ==, REMOVE_KEEPS_STATE);
         for (size_t i = 0; i < ELEMENTSOF(bad); i++)
                 g_assert_cmpint(parse(&a, bad[i]), ==, -EINVAL);
 }

@@ -41,18 +41,31 @@ static void tear_down(Fixture *f, gconstpointer data) {
         safe_close(f->peer);
 }
 
+static void put_options(Fixture *f, const char *types, va_list ap) {
+        forget(f);
+        g_assert_cmpint(sd_bus_message_new_method_call(f->bus, &f->m, "a.b", "/", "a.b", "C"), >=, 0);
+        g_assert_cmpint(sd_bus_message_appendv(f->m, types, ap), >=, 0);
+        g_assert_cmpint(sd_bus_message_seal(f->m, 1, 0), >=, 0);
+}
+
 /* types: "a{sv}" or longer, as sd_bus_message_append. */
 static int read_options(Fixture *f, const char *types, ...) {
         va_list ap;
 
-        forget(f);
-        f->config = device_config_new(OPTION_ID_ANY);
-        g_assert_cmpint(sd_bus_message_new_method_call(f->bus, &f->m, "a.b", "/", "a.b", "C"), >=, 0);
         va_start(ap, types);
-        g_assert_cmpint(sd_bus_message_appendv(f->m, types, ap), >=, 0);
+        put_options(f, types, ap);
         va_end(ap);
-        g_assert_cmpint(sd_bus_message_seal(f->m, 1, 0), >=, 0);
+        f->config = device_config_new(OPTION_ID_ANY);
         return options_read(f->m, f->config, &f->error);
+}
+
+static int read_flag(Fixture *f, const char *name, bool *ret, const char *types, ...) {
+        va_list ap;
+
+        va_start(ap, types);
+        put_options(f, types, ap);
+        va_end(ap);
+        return name ? options_read_flag(f->m, name, ret, &f->error) : options_read_none(f->m, &f->error);
 }
 
 static void test_own(Fixture *f, gconstpointer data) {
@@ -162,11 +175,35 @@ static void test_errors(Fixture *f, gconstpointer data) {
 
 #define add(path, function) g_test_add(path, Fixture, NULL, set_up, function, tear_down)
 
+/* Of the methods on one device. */
+static void test_flag(Fixture *f, gconstpointer data) {
+        bool flag = true;
+
+        (void) data;
+        g_assert_cmpint(read_flag(f, "keep-state", &flag, "a{sv}", 0), ==, 0);
+        g_assert_false(flag);
+        g_assert_cmpint(read_flag(f, "keep-state", &flag, "a{sv}", 1, "keep-state", "b", 1), ==, 0);
+        g_assert_true(flag);
+        g_assert_cmpint(read_flag(f, "keep-state", &flag, "a{sv}", 1, "keep-state", "b", 0), ==, 0);
+        g_assert_false(flag);
+        g_assert_cmpint(read_flag(f, "keep-state", &flag, "a{sv}", 1, "keep-state", "s", "yes"), <, 0);
+        g_assert_nonnull(strstr(f->error.message, "must have type b"));
+        g_assert_cmpint(read_flag(f, "keep-state", &flag, "a{sv}", 2, "keep-state", "b", 1, "keep-state", "b", 1), <, 0);
+        g_assert_nonnull(strstr(f->error.message, "twice"));
+        g_assert_cmpint(read_flag(f, "keep-state", &flag, "a{sv}", 2, "keep-state", "b", 1, "force", "b", 1), <, 0);
+        g_assert_nonnull(strstr(f->error.message, "\"force\": this method takes keep-state"));
+        g_assert_false(flag);
+        g_assert_cmpint(read_flag(f, NULL, NULL, "a{sv}", 0), ==, 0);
+        g_assert_cmpint(read_flag(f, NULL, NULL, "a{sv}", 1, "keep-state", "b", 1), <, 0);
+        g_assert_cmpstr(f->error.name, ==, SD_BUS_ERROR_INVALID_ARGS);
+}
+
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         add("/options/own", test_own);
         add("/options/none", test_none);
         add("/options/arguments", test_arguments);
         add("/options/errors", test_errors);
+        add("/options/flag", test_flag);
         return g_test_run();
 }

@@ -6,6 +6,7 @@
 #include "service/control-node.h"
 #include "service/marker.h"
 #include "service/release.h"
+#include "service/state.h"
 
 #include "tests/unit/test-stop-kernel.h"
 
@@ -106,7 +107,7 @@ static void test_foreign(void) {
         kernel.info.state = UBLK_S_DEV_DEAD;
         release(KILLED);
         g_assert_cmpint(marker_read(config), ==, MARKER_LIVE);
-        g_assert_cmpint(remove_device(TEST_ID, &foreign, &f), ==, 0);
+        g_assert_cmpint(remove_device(TEST_ID, REMOVE_LEAVES_STATE, &foreign, &f), ==, 0);
         g_assert_true(foreign);
         g_assert_cmpstr(kernel.calls, ==, "");
         g_assert_true(kernel.exists);
@@ -125,20 +126,98 @@ static void test_remove(void) {
         g_assert_cmpint(marker_write(config, false), ==, 0);
         kernel.info.state = UBLK_S_DEV_QUIESCED;
         kernel_mount();
-        g_assert_cmpint(remove_device(TEST_ID, &foreign, &f), ==, -EBUSY);
+        g_assert_cmpint(remove_device(TEST_ID, REMOVE_LEAVES_STATE, &foreign, &f), ==, -EBUSY);
         g_assert_false(foreign);
         g_assert_nonnull(strstr(f.message, "/mnt"));
         g_assert_cmpstr(kernel.calls, ==, "");
         kernel_put("/proc/1/mountinfo", "");
-        g_assert_cmpint(remove_device(TEST_ID, &foreign, &f), ==, 0);
+        g_assert_cmpint(remove_device(TEST_ID, REMOVE_LEAVES_STATE, &foreign, &f), ==, 0);
         g_assert_false(foreign);
         g_assert_cmpstr(kernel.calls, ==, "stop delete ");
         g_assert_cmpint(marker_read(config), ==, MARKER_NONE);
-        g_assert_cmpint(remove_device(TEST_ID, &foreign, &f), ==, 0); /* there is none */
+        g_assert_cmpint(remove_device(TEST_ID, REMOVE_LEAVES_STATE, &foreign, &f), ==, 0); /* there is none */
         g_assert_cmpstr(kernel.calls, ==, "stop delete ");
         failure_done(&f);
         device_config_free(config);
         kernel_end();
+}
+
+static bool has(const char *name) {
+        char *path = kernel_path(name);
+        bool r = g_file_test(path, G_FILE_TEST_EXISTS);
+
+        g_free(path);
+        return r;
+}
+
+/* As its worker would. */
+static DeviceConfig *configure_with_state(bool creating) {
+        DeviceConfig *config = kernel_configure("reissue", 5, false);
+        char *path = kernel_path("/var/lib/ublk-ruby/disk0"), *base = g_path_get_dirname(path);
+
+        g_assert_cmpint(g_mkdir_with_parents(base, 0755), ==, 0);
+        g_assert_cmpint(state_claim(path, config->created_usec), ==, 0);
+        kernel_put("/var/lib/ublk-ruby/disk0/bitmap", "x");
+        config->creating = creating;
+        g_assert_cmpint(device_config_save(config), ==, 0);
+        g_free(base);
+        g_free(path);
+        return config;
+}
+
+static void test_state(void) {
+        static const struct {
+                RemoveState state;
+                bool creating, found; /* found: it had been there before */
+                bool kept;
+        } cases[] = {
+                { REMOVE_LEAVES_STATE, false, false, true },
+                { REMOVE_STATE, false, false, false },
+                { REMOVE_STATE, false, true, false },
+                { REMOVE_STATE, true, false, false },
+                { REMOVE_STATE, true, true, true },
+                { REMOVE_KEEPS_STATE, false, false, true },
+        };
+        bool foreign;
+
+        for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+                Failure f = FAILURE_NULL;
+                DeviceConfig *config;
+
+                kernel_begin();
+                config = configure_with_state(cases[i].creating);
+                kernel.info.state = UBLK_S_DEV_QUIESCED;
+                if (cases[i].found)
+                        kernel_put("/var/lib/ublk-ruby/.disk0.owner", "5 found\n");
+                /* Not before it is certain that the device goes. */
+                kernel_mount();
+                g_assert_cmpint(remove_device(TEST_ID, cases[i].state, &foreign, &f), ==, -EBUSY);
+                g_assert_true(has("/var/lib/ublk-ruby/disk0/bitmap"));
+                kernel_put("/proc/1/mountinfo", "");
+                g_assert_cmpint(remove_device(TEST_ID, cases[i].state, &foreign, &f), ==, 0);
+                g_assert_cmpint(has("/var/lib/ublk-ruby/disk0/bitmap"), ==, cases[i].kept);
+                g_assert_cmpint(has("/var/lib/ublk-ruby/.disk0.owner"), ==, cases[i].state == REMOVE_LEAVES_STATE);
+                failure_done(&f);
+                device_config_free(config);
+                kernel_end();
+        }
+}
+
+/* The unit's own end of it, whatever the worker's: it can be started again, and then has what it had. */
+static void test_release_keeps_state(void) {
+        static const int statuses[] = { KILLED, HANDED_OVER, STOPPED, WRONG };
+
+        for (size_t i = 0; i < ELEMENTSOF(statuses); i++) {
+                DeviceConfig *config;
+
+                kernel_begin();
+                config = configure_with_state(false);
+                kernel.info.state = UBLK_S_DEV_DEAD;
+                release(statuses[i]);
+                g_assert_true(has("/var/lib/ublk-ruby/disk0/bitmap"));
+                device_config_free(config);
+                kernel_end();
+        }
 }
 
 static void assert_no_attempts(const DeviceConfig *config) {
@@ -258,6 +337,8 @@ int main(int argc, char **argv) {
         g_test_add_func("/release/never-live", test_never_live);
         g_test_add_func("/release/foreign", test_foreign);
         g_test_add_func("/release/remove", test_remove);
+        g_test_add_func("/release/state", test_state);
+        g_test_add_func("/release/keeps-state", test_release_keeps_state);
         g_test_add_func("/release/attempts", test_attempts);
         g_test_add_func("/release/attempts-of-new", test_attempts_of_new);
         g_test_add_func("/release/damaged-attempts", test_damaged_attempts);
