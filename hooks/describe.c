@@ -104,7 +104,8 @@ int hook_check(Hook *hook, const char *method, const char *const *arguments, jso
 }
 
 int hook_describe(Hook *hook, const HookSettings *settings, json_t **ret, Failure *ret_failure) {
-        const char *arguments[] = { settings->path, settings->class_name, NULL };
+        const char *arguments[] = { settings->path, settings->state_directory ? settings->state_directory : "",
+                                    settings->class_name, NULL };
 
         return hook_check(hook, "describe", arguments, ret, ret_failure);
 }

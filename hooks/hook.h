@@ -24,6 +24,8 @@ typedef struct HookSettings {
         Recovery recovery;         /* RECOVERY_DEFAULT: what the class declares */
         bool read_only;            /* stricter than the hook */
         const Grants *grants;      /* what the unit gives; a hook that declares more is not built. NULL: there is no unit */
+        const char *state_directory; /* `UBLK.state_directory`, made when that is first asked for; NULL: as in a plain program */
+        uint64_t state_owner;      /* whose it is then: state.h */
 
         /* Called once for each request that a hook failed, with what it raised or did wrong. The answer to
          * the request is decided already: result is set, and is −failure->error. From a thread that holds the
@@ -58,8 +60,8 @@ int hook_spawn(Hook *hook, void (*fn)(void *userdata), void *userdata);
 
 struct json_t;
 
-/* What the script says of itself before anything of it is built; of settings only path and class_name count. Runs
- * the script. An object: class, options (an array: name, type, required, default as text, doc), recovery,
+/* What the script says of itself before anything of it is built; of settings only path, class_name and state_directory
+ * count. Runs the script. An object: class, options (an array: name, type, required, default as text, doc), recovery,
  * concurrency, network, jit, sink. Errors as of hook_load. */
 int hook_describe(Hook *hook, const HookSettings *settings, struct json_t **ret, Failure *ret_failure);
 

@@ -96,6 +96,8 @@ static VALUE settings_to_keywords(const HookSettings *settings) {
                 { "recovery", text(recovery_to_string(settings->recovery)) },
                 { "read_only", settings->read_only ? Qtrue : Qfalse },
                 { "grants", grants_to_hash(settings->grants) },
+                { "state", text(settings->state_directory) },
+                { "state_owner", ULL2NUM(settings->state_owner) },
         };
         VALUE keywords = rb_hash_new();
 

@@ -13,6 +13,7 @@
 #include <sys/vfs.h>
 
 #include "hooks/binding.h"
+#include "service/state.h"
 
 typedef struct Fallocate {
         int fd;
@@ -71,6 +72,17 @@ static VALUE sys_boot_id(VALUE self) {
         return id == 0 ? Qnil : rb_sprintf("run-%016llx", (unsigned long long) id);
 }
 
+/* See state_directory.rb. */
+static VALUE sys_claim_state(VALUE self, VALUE path, VALUE owner) {
+        int r;
+
+        (void) self;
+        r = state_claim(StringValueCStr(path), NUM2ULL(owner));
+        if (r < 0)
+                rb_syserr_fail(-r, StringValueCStr(path));
+        return path;
+}
+
 /* Whether a handler had to be put back: see guard.rb. */
 static VALUE sys_restore_signals(VALUE self) {
         (void) self;
@@ -83,5 +95,6 @@ void sys_define(void) {
         rb_define_module_function(sys, "punch_hole", sys_punch_hole, 3);
         rb_define_module_function(sys, "zero_range", sys_zero_range, 3);
         rb_define_module_function(sys, "boot_id", sys_boot_id, 0);
+        rb_define_module_function(sys, "claim_state", sys_claim_state, 2);
         rb_define_module_function(sys, "restore_signals", sys_restore_signals, 0);
 }

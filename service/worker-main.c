@@ -15,6 +15,7 @@
 #include "service/paths.h"
 #include "service/privileges.h"
 #include "service/report.h"
+#include "service/state.h"
 #include "service/supervisor.h"
 
 #include <getopt.h>
@@ -93,13 +94,19 @@ static int load_hook(Worker *w, Geometry *ret) {
                 .recovery = w->config->recovery,
                 .read_only = w->config->read_only,
                 .grants = &grants,
+                .state_owner = w->config->created_usec,
                 .report = on_hook_failure,
                 .userdata = w,
         };
+        _cleanup_free_ char *state = NULL;
         Failure failure = FAILURE_NULL;
         int r;
 
         grants_measure(w->config, &grants);
+        r = state_path(w->config->name, &state);
+        if (r < 0)
+                return r;
+        settings.state_directory = state;
         r = hook_load(w->hook, &settings, ret, &failure);
         if (r < 0)
                 (void) fail(&failure, 0);

@@ -20,6 +20,7 @@ end
 require "ublk/errors"
 require "ublk/version"
 require "ublk/device_name"
+require "ublk/state_directory"
 require "ublk/native"
 require "ublk/sys"
 require "ublk/target"

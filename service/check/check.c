@@ -52,6 +52,7 @@ static CheckEnd run_stage(Check *c, const CheckStage *stage, bool further, const
                         .shared = c->shared,
                         .arguments = arguments,
                         .other_arguments = other,
+                        .state = c->copies.state,
                         .sink = schema_says(c, "sink"),
                         .show_geometry = !c->report.geometry,
                 };
@@ -68,10 +69,9 @@ static CheckEnd run_stage(Check *c, const CheckStage *stage, bool further, const
         return end;
 }
 
+/* Without a schema nothing is copied yet. */
 static void describe(Check *c) {
-        CheckRun run = { .options = &c->options, .shared = c->shared };
-
-        (void) check_stage_run(&check_stage_describe, &run, check_report_line, &c->report);
+        (void) run_stage(c, &check_stage_describe, false, NULL);
         c->copies.schema = c->report.schema;
 }
 

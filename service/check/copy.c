@@ -120,14 +120,33 @@ static int copy_argument(CheckCopies *c, const Argument *a, char **ret_value, ch
         return 0;
 }
 
+static int make_state(CheckCopies *c, char **ret_message) {
+        _cleanup_free_ char *path = NULL;
+        int r;
+
+        r = make_directory(c);
+        if (r >= 0)
+                r = xasprintf(&path, "%s/%u.state", c->directory, c->n_sets);
+        if (r >= 0 && mkdir(path, 0700) < 0)
+                r = -errno;
+        if (r < 0) {
+                (void) xasprintf(ret_message, "A temporary directory can't be made: %s. TMPDIR=... says where it can.", strerror(-r));
+                return r;
+        }
+        free(c->state);
+        c->state = TAKE_PTR(path);
+        return 0;
+}
+
 int check_copies_make(CheckCopies *c, Argument **ret, char **ret_message) {
         const CheckOptions *o = c->options;
         Argument *list = calloc(o->n_arguments + 1, sizeof(Argument));
-        int r = list ? 0 : -ENOMEM;
+        int r;
 
         c->n_sets++;
         c->n_paths = c->n_copied = 0;
         c->missing = NULL;
+        r = list ? make_state(c, ret_message) : -ENOMEM;
         for (size_t i = 0; i < o->n_arguments && r >= 0; i++) {
                 const Argument *a = &o->arguments[i];
 
@@ -163,6 +182,7 @@ void check_copies_remove(CheckCopies *c) {
         if (c->directory)
                 (void) nftw(c->directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
         free(TAKE_PTR(c->directory));
+        free(TAKE_PTR(c->state));
 }
 
 void check_copies_done(CheckCopies *c) {

@@ -17,13 +17,14 @@ typedef struct CheckCopies {
         const CheckOptions *options;
         const json_t *schema;  /* borrowed; as hook_describe has it */
         char *directory;       /* NULL until a set is made */
+        char *state;           /* of the last set: in which state directories are made */
         unsigned n_sets;
         size_t n_paths;        /* arguments that name what is outside the process */
         size_t n_copied;       /* those of the last set that name copies */
         const Argument *missing; /* the user's, if it names nothing that is there; what the hook makes of it goes away as well */
 } CheckCopies;
 
-/* A set of arguments that name fresh copies. Free with check_arguments_free. On error *ret_message says what to do. */
+/* A set of arguments that name fresh copies, and a fresh place for state. Free with check_arguments_free. On error *ret_message says what to do. */
 int check_copies_make(CheckCopies *c, Argument **ret, char **ret_message);
 void check_arguments_free(const CheckOptions *o, Argument *arguments);
 /* Everything. */

@@ -60,8 +60,13 @@ static void on_report(void *userdata, const Request *request, const Failure *fai
         (void) failure_set_origin(&r->failure, failure->class_name, failure->file, failure->line);
 }
 
+int disk_state_directory(const CheckDisk *d, const char *device, char **ret) {
+        return xasprintf(ret, "%s/%s", d->state, device);
+}
+
 int disk_load(CheckDisk *d, const Argument *arguments, Failure *ret_failure) {
         const CheckOptions *o = d->options;
+        _cleanup_free_ char *state = NULL;
         HookSettings settings = {
                 .name = o->hook,
                 .path = o->path,
@@ -76,6 +81,10 @@ int disk_load(CheckDisk *d, const Argument *arguments, Failure *ret_failure) {
         };
         int r;
 
+        r = disk_state_directory(d, settings.device, &state);
+        if (r < 0)
+                return r;
+        settings.state_directory = state;
         d->shared->loading = true;
         d->shared->since_usec = now_usec();
         r = hook_load(d->hook, &settings, &d->geometry, ret_failure);

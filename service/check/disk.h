@@ -67,6 +67,7 @@ typedef struct CheckDisk {
         const CheckOptions *options;
         const Argument *arguments;       /* that name the copies */
         const Argument *other_arguments; /* the same with further copies; NULL if there are none */
+        const char *state;               /* in which state directories are made */
         bool sink;                       /* the disk holds nothing, and says so */
         bool text;                       /* what is written is ASCII: whether bytes are bytes is not known yet */
         Geometry geometry;
@@ -98,6 +99,9 @@ int check_skip(CheckDisk *d, const char *format, ...) _printf_(2, 3);
 
 /* What the messages of the faults that follow begin with, up to the end of the check; "" for nothing. */
 void check_context(CheckDisk *d, const char *format, ...) _printf_(2, 3);
+
+/* For a device of that name. Owned by the caller. */
+int disk_state_directory(const CheckDisk *d, const char *device, char **ret);
 
 /* Loads the hook with these arguments; 0 or a negative errno. */
 int disk_load(CheckDisk *d, const Argument *arguments, Failure *ret_failure);

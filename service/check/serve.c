@@ -127,9 +127,14 @@ static int prepare(Serving *s, Failure *f) {
 
 static int say_schema(Serving *s, Failure *f) {
         HookSettings settings = { .path = s->run->options->path, .class_name = s->run->options->class_name };
+        _cleanup_free_ char *state = NULL;
         json_t *schema;
         int r;
 
+        r = disk_state_directory(&s->disk, "check", &state);
+        if (r < 0)
+                return r;
+        settings.state_directory = state;
         r = hook_describe(s->disk.hook, &settings, &schema, f);
         if (r >= 0)
                 say(s, json_pack("{s:o}", "schema", schema));
@@ -162,6 +167,7 @@ int check_stage_serve(const CheckStage *stage, const CheckRun *run, int fd) {
                         .shared = run->shared,
                         .arguments = run->arguments,
                         .other_arguments = run->other_arguments,
+                        .state = run->state,
                         .sink = run->sink,
                 },
         };

@@ -33,6 +33,7 @@ typedef struct CheckRun {
         CheckShared *shared;
         const Argument *arguments;
         const Argument *other_arguments;
+        const char *state; /* in which state directories are made */
         bool sink;
         bool show_geometry;
 } CheckRun;

@@ -270,6 +270,37 @@ static void test_process(void) {
                                  "Process.setproctitle('t' * 200)\n$0 = 'u' * 400\n", NULL), ==, 0);
 }
 
+#define KEEPS DISK("Keeps") "class Keeps\n" \
+        "  def initialize\n" \
+        "    super(size: 1 << 20)\n" \
+        "    File.write(File.join(state_directory, 'bitmap'), UBLK.state_directory)\n" \
+        "  end\n" \
+        "end\n"
+
+/* Made when the hook first asks for it, for this device. */
+static void test_state_directory(void) {
+        g_autofree char *base = g_build_filename(rig.directory, "state", NULL), *path = g_build_filename(base, "disk0", NULL);
+        g_autofree char *bitmap = g_build_filename(path, "bitmap", NULL), *owner = g_build_filename(base, ".disk0.owner", NULL);
+        g_autofree char *text = NULL, *line = NULL;
+        HookSettings settings = { .state_directory = path, .state_owner = 7 };
+
+        g_assert_cmpint(rig_load_with("keeps", KEEPS, NULL, &settings), <, 0);
+        rig_assert_failure(FAILURE_HOOK, WORDS(path, "systemd-tmpfiles --create"));
+        g_assert_cmpint(g_mkdir(base, 0700), ==, 0);
+        g_assert_cmpint(rig_load_with("plain", DISK("Plain"), NULL, &settings), ==, 0);
+        g_assert_false(g_file_test(path, G_FILE_TEST_EXISTS));
+        g_assert_cmpint(rig_load_with("keeps", KEEPS, NULL, &settings), ==, 0);
+        g_assert_true(g_file_get_contents(bitmap, &text, NULL, NULL));
+        g_assert_cmpstr(text, ==, path);
+        g_assert_true(g_file_get_contents(owner, &line, NULL, NULL));
+        g_assert_cmpstr(line, ==, "7 made\n");
+        /* What another device has left there is not this one's. */
+        settings.state_owner = 8;
+        g_assert_cmpint(rig_load_with("keeps", KEEPS "raise 'stale' if File.exist?(File.join(UBLK.state_directory, 'bitmap'))\n", NULL, &settings), ==, 0);
+        line = (g_free(line), g_strdup_printf("rm -r '%s'", base));
+        g_assert_cmpint(system(line), ==, 0);
+}
+
 void add_load_tests(void) {
         (void) signal(SIGTERM, on_signal);
         (void) signal(SIGUSR2, on_signal);
@@ -290,6 +321,7 @@ void add_load_tests(void) {
         g_test_add_func("/hook/load/child-of-script", test_child_of_script);
         g_test_add_func("/hook/load/missing-methods", test_missing_methods);
         g_test_add_func("/hook/load/recovery", test_recovery);
+        g_test_add_func("/hook/load/state-directory", test_state_directory);
         g_test_add_func("/hook/load/trap", test_trap);
         g_test_add_func("/hook/load/process", test_process);
 }

@@ -9,6 +9,7 @@ out=${OUT:-$(mktemp -d)}
 last=$out/last-command     # what the latest check printed: shown if it failed
 answer=$out/answer         # what the latest create, delete, or the scenario itself put there
 n_tests=0 n_failed=0
+[ "${BOOT:-1}" = 1 ] || n_tests=$(<"$out/n_tests")
 
 note() { echo "# $*"; }
 
@@ -52,6 +53,13 @@ finish() {
     exit 0
 }
 
+# restart_machine [ARG of vm-reboot]...   the scenario begins again with BOOT one higher, and goes on counting
+restart_machine() {
+    [ "$n_failed" -eq 0 ] || finish
+    echo "$n_tests" >"$out/n_tests"
+    vm-reboot "$@"
+}
+
 # create NAME HOOK N_OPTIONS [KEY TYPE VALUE]...   sets $id, $unit, $node; the answer is in $answer
 create() {
     local path
@@ -93,7 +101,8 @@ fio_json() {
 leftovers() {
     local entry
     for entry in /sys/class/ublk-char/* /dev/ublkb* /dev/ublkc* /run/ublk-ruby/devices/* /run/ublk-ruby/nodes/* \
-        /run/ublk-ruby/[0-9]* /run/ublk-ruby-control/*-[0-9]* /etc/ublk-ruby/devices/* /dev/disk/by-id/ublk-*; do
+        /run/ublk-ruby/[0-9]* /run/ublk-ruby-control/*-[0-9]* /etc/ublk-ruby/devices/* /dev/disk/by-id/ublk-* \
+        /var/lib/ublk-ruby/* /var/lib/ublk-ruby/.[!.]*; do
         [ ! -e "$entry" ] || echo "$entry"
     done
     systemctl list-units --all --plain --no-legend 'ublk-ruby-device@*'

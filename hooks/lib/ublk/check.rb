@@ -29,8 +29,9 @@ module UBLK
       attr_accessor :keep, :script, :target_class
 
       # The schema: what the script says of its target before it is built.
-      def describe(_target, path, class_name = nil)
+      def describe(_target, path, state, class_name = nil)
         Runtime.instance_variable_set(:@path, path) # whose lines errors name
+        UBLK.serve_device("check", read_only: false, state: state, state_owner: 0) unless state.empty?
         script = Script.new(path)
         klass = script.load(class_name)
         stack = script.stack(klass)

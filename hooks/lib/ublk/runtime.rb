@@ -17,11 +17,11 @@ module UBLK
     class << self
       # Loads the script and builds the target. arguments: [[name, D-Bus type, value as text], …]. recovery:
       # what the user asks for, "default" for what the class declares. grants: see Needs; nil where there is no unit.
-      # Returns a Hash with the target and its geometry.
-      def load(name:, path:, class_name:, device:, arguments:, recovery:, read_only:, grants: nil)
+      # state, state_owner: see UBLK.serve_device. Returns a Hash with the target and its geometry.
+      def load(name:, path:, class_name:, device:, arguments:, recovery:, read_only:, grants: nil, state: nil, state_owner: nil)
         $stdout.sync = true # what a hook prints goes to the journal at once
         @path = path
-        UBLK.serve_device(device, read_only: read_only)
+        UBLK.serve_device(device, read_only: read_only, state: state, state_owner: state_owner)
         Guard.install
         script = Script.new(path)
         stack = script.stack(script.load(class_name))

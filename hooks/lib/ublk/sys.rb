@@ -22,6 +22,11 @@ module UBLK
         raise Errno::EOPNOTSUPP, "fallocate needs the worker"
       end
 
+      # For the worker, not for hooks: the directory is there and belongs to that device.
+      def self.claim_state(path, _owner)
+        raise Errno::EOPNOTSUPP, "#{path}: that needs the worker"
+      end
+
       # For the worker, not for hooks: gives it its own signal handlers back. Whether that was needed.
       def self.restore_signals = false
 

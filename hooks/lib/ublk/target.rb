@@ -84,6 +84,9 @@ module UBLK
 
     private
 
+    # See UBLK.state_directory.
+    def state_directory = UBLK.state_directory
+
     def check_count(name, count)
       return count if count.is_a?(Integer) && count.between?(1, 4096)
 
