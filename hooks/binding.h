@@ -64,5 +64,12 @@ void hook_serve(void *userdata, Request *const *requests, size_t n);
 void hook_unlocked(void *userdata, void (*fn)(void *argument), void *argument);
 void hook_idle(void *userdata);
 
+/* Defines UBLK::Memory. May raise. */
+void memory_define(void);
+/* Around a load: settings while it lasts, NULL after it. */
+void memory_loading(const HookSettings *settings);
+/* In the present load, or the last one. */
+bool memory_was_asked_for(void);
+
 /* Defines UBLK::Sys: system calls that Ruby lacks. May raise. */
 void sys_define(void);

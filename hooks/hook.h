@@ -10,6 +10,7 @@
 #include "service/failure.h"
 #include "service/geometry.h"
 #include "service/grants.h"
+#include "service/memory-file.h"
 #include "service/request.h"
 
 typedef struct Hook Hook;
@@ -26,6 +27,13 @@ typedef struct HookSettings {
         const Grants *grants;      /* what the unit gives; a hook that declares more is not built. NULL: there is no unit */
         const char *state_directory; /* `UBLK.state_directory`, made when that is first asked for; NULL: as in a plain program */
         uint64_t state_owner;      /* whose it is then: state.h */
+
+        bool mlock;                /* memory is locked: what is found in a UBLK::Memory is brought in */
+
+        /* For UBLK::Memory.new, which a hook may call while it is loaded and built: a descriptor of size bytes that outlives this
+         * process, the caller's. 1: it was there before; 0: it is empty; a negative errno and *ret_failure. The name is valid,
+         * and asked for once in a load. NULL: memory of this process. */
+        int (*memory)(void *userdata, const char *name, uint64_t size, int *ret_fd, Failure *ret_failure);
 
         /* Called once for each request that a hook failed, with what it raised or did wrong. The answer to
          * the request is decided already: result is set, and is −failure->error. From a thread that holds the

@@ -49,6 +49,7 @@ void hook_prepare_runtime(Hook *hook) {
                 return;
         (void) rb_ary_unshift(rb_gv_get("$LOAD_PATH"), rb_utf8_str_new_cstr(library_directory()));
         sys_define();
+        memory_define();
         (void) rb_require("ublk/runtime");
         hook_prepare(hook, "Runtime");
 }
@@ -124,6 +125,7 @@ static void geometry_from_facts(VALUE facts, const HookSettings *settings, Geome
                 .rotational = flag(facts, "rotational"),
                 .can_discard = flag(facts, "can_discard"),
                 .can_write_zeroes = flag(facts, "can_write_zeroes"),
+                .in_memory = memory_was_asked_for(),
         };
         RB_GC_GUARD(recovery);
 }
@@ -158,7 +160,9 @@ int hook_load(Hook *hook, const HookSettings *settings, Geometry *ret, Failure *
         Load l = { .hook = hook, .settings = settings, .target = Qnil };
         int state = 0, r;
 
+        memory_loading(settings);
         (void) rb_protect(load_run, (VALUE) &l, &state);
+        memory_loading(NULL);
         hook_check_forked();
         hook_signals_restore();
         if (state != 0) {

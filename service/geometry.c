@@ -53,6 +53,7 @@ static int check_flags(const Geometry *g, char **ret_message) {
                 { "rotational", g->rotational },
                 { "can_discard", g->can_discard },
                 { "can_write_zeroes", g->can_write_zeroes },
+                { "in_memory", g->in_memory },
         };
 
         for (size_t i = 0; i < ELEMENTSOF(flags); i++)

@@ -15,6 +15,7 @@ typedef struct Geometry {
         uint8_t rotational;
         uint8_t can_discard;
         uint8_t can_write_zeroes;
+        uint8_t in_memory;            /* the hook has data in UBLK::Memory, which ends with its unit */
 } Geometry;
 
 #define GEOMETRY_MAX_SIZE (UINT64_C(0x7ffffffffffffe00)) /* 2^63 − 512: loff_t of the block layer */

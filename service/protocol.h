@@ -11,7 +11,7 @@
 #include "service/failure.h"
 #include "service/geometry.h"
 
-#define PROTOCOL_VERSION 1
+#define PROTOCOL_VERSION 2
 
 typedef enum MessageType {
         MESSAGE_HELLO = 1,  /* → REPLY with geometry, queues, depth, max_io_size */

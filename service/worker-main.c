@@ -12,6 +12,7 @@
 #include "service/hookdir.h"
 #include "service/log.h"
 #include "service/marker.h"
+#include "service/memories.h"
 #include "service/paths.h"
 #include "service/privileges.h"
 #include "service/report.h"
@@ -30,6 +31,8 @@ typedef struct Worker {
         Hook *hook;
         QueueDevice device;
         Queue **queues;
+        Store store;
+        Memories memories;
 
         pthread_mutex_t lock; /* over what follows: the queues' tasks meet here */
         pthread_cond_t changed;
@@ -82,6 +85,12 @@ static void on_hook_failure(void *userdata, const Request *request, const Failur
         report_failure(w->config->name, request, failure);
 }
 
+static int on_memory(void *userdata, const char *name, uint64_t size, int *ret_fd, Failure *ret_failure) {
+        Worker *w = userdata;
+
+        return memories_get(&w->memories, name, size, ret_fd, ret_failure);
+}
+
 static int load_hook(Worker *w, Geometry *ret) {
         Grants grants;
         HookSettings settings = {
@@ -95,6 +104,8 @@ static int load_hook(Worker *w, Geometry *ret) {
                 .read_only = w->config->read_only,
                 .grants = &grants,
                 .state_owner = w->config->created_usec,
+                .mlock = w->config->mlock,
+                .memory = on_memory,
                 .report = on_hook_failure,
                 .userdata = w,
         };
@@ -108,8 +119,11 @@ static int load_hook(Worker *w, Geometry *ret) {
                 return r;
         settings.state_directory = state;
         r = hook_load(w->hook, &settings, ret, &failure);
+        /* Also of a hook that rescues it and would go on with an empty disk. */
+        if (w->memories.lost)
+                r = -ENODATA;
         if (r < 0)
-                (void) fail(&failure, 0);
+                (void) fail(w->memories.lost ? &w->memories.failure : &failure, 0);
         failure_done(&failure);
         return r;
 }
@@ -239,13 +253,15 @@ static int run_worker(Hook *hook, void *userdata) {
 
         w->hook = hook;
         if (load_hook(w, &geometry) < 0)
-                status = w->failing_status;
+                status = w->memories.lost ? EXIT_WRONG : w->failing_status; /* another try would find no more */
         else {
                 supervisor_ready(w->supervisor, &geometry);
                 unlocked(w, wait_open);
                 status = supervisor_wait_open(w->supervisor) ? serve(w) : EXIT_HANDED_OVER;
         }
         supervisor_exiting(w->supervisor, status);
+        if (status == EXIT_STOPPED)
+                store_clear(&w->store);
         return status;
 }
 
@@ -296,6 +312,8 @@ static int read_device(Worker *w, uint32_t id) {
         }
         if (marker != MARKER_LIVE)
                 w->failing_status = EXIT_WRONG;
+        /* A marker that can't be read may be that of a device that was live. */
+        memories_open(&w->memories, &w->store, w->config, marker == MARKER_LIVE || (marker < 0 && kernel_device_exists(id)));
         return 0;
 }
 
@@ -333,6 +351,9 @@ static int run(uint32_t id) {
         };
         int r;
 
+        r = store_open(&w.store);
+        if (r < 0)
+                log_error_errno(r, "Can't take what systemd has kept of the last worker");
         install_signal_handlers();
         r = read_device(&w, id);
         if (r == 0)

@@ -27,8 +27,8 @@ static bool schema_says(const Check *c, const char *key) {
 static bool is_another_disk(const Check *c) {
         if (c->copies.n_copied > 0 || c->copies.missing)
                 return true;
-        return c->copies.n_paths == 0 && streq_ptr(json_string_value(json_object_get(c->report.geometry,
-                                                                                     "recovery")), "none");
+        return c->copies.n_paths == 0 && (c->shared->in_memory || streq_ptr(json_string_value(json_object_get(c->report.geometry,
+                                                                                                          "recovery")), "none"));
 }
 
 /* Runs a stage on copies of its own. further: with a second set of them, for a second target. then: a stage that

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/check/disk.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
+#include <sys/stat.h>
 
 int check_fault(CheckDisk *d, const char *id, const char *format, ...) {
         _cleanup_free_ char *message = NULL;
@@ -60,6 +62,33 @@ static void on_report(void *userdata, const Request *request, const Failure *fai
         (void) failure_set_origin(&r->failure, failure->class_name, failure->file, failure->line);
 }
 
+/* In a file beside the state: there the next process finds it, as the next worker does what systemd has kept. */
+static int on_memory(void *userdata, const char *name, uint64_t size, int *ret_fd, Failure *ret_failure) {
+        CheckDisk *d = userdata;
+        _cleanup_free_ char *path = NULL;
+        _cleanup_close_ int fd = -EBADF;
+        struct stat st;
+        bool found;
+        int r;
+
+        d->shared->in_memory = true;
+        r = xasprintf(&path, "%s/.%s.memory-%s", d->state, d->device, name);
+        if (r < 0)
+                return r;
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return -errno;
+        found = st.st_size > 0;
+        if (found && (uint64_t) st.st_size != size)
+                return failure_set(ret_failure, FAILURE_HOOK, ESTALE, "the memory \"%s\" has %llu bytes, and the hook now asks for %llu", name,
+                                   (unsigned long long) st.st_size, (unsigned long long) size);
+        if (!found && ftruncate(fd, (off_t) size) < 0)
+                return failure_set(ret_failure, FAILURE_HOOK, errno, "the memory \"%s\" of %llu bytes can't be had in %s: %s", name,
+                                   (unsigned long long) size, d->state, strerror(errno));
+        *ret_fd = TAKE_FD(fd);
+        return found;
+}
+
 int disk_state_directory(const CheckDisk *d, const char *device, char **ret) {
         return xasprintf(ret, "%s/%s", d->state, device);
 }
@@ -76,11 +105,13 @@ int disk_load(CheckDisk *d, const Argument *arguments, Failure *ret_failure) {
                 .n_arguments = o->n_arguments,
                 .recovery = o->recovery,
                 .read_only = o->read_only,
+                .memory = on_memory,
                 .report = on_report,
                 .userdata = d,
         };
         int r;
 
+        d->device = settings.device;
         r = disk_state_directory(d, settings.device, &state);
         if (r < 0)
                 return r;

@@ -33,6 +33,7 @@ typedef struct CheckShared {
         char check[32];       /* the check at work */
         uint64_t since_usec;  /* when the server got what it has in hand; 0: nothing */
         bool loading;         /* what it has in hand is the script */
+        bool in_memory;       /* the hook has data in UBLK::Memory */
         uint64_t size;        /* of the disk, when it was built first */
         uint8_t op;           /* else this request, the first of its batch */
         uint64_t offset;
@@ -68,6 +69,7 @@ typedef struct CheckDisk {
         const Argument *arguments;       /* that name the copies */
         const Argument *other_arguments; /* the same with further copies; NULL if there are none */
         const char *state;               /* in which state directories are made */
+        const char *device;              /* that is loaded: what is kept is kept by its name */
         bool sink;                       /* the disk holds nothing, and says so */
         bool text;                       /* what is written is ASCII: whether bytes are bytes is not known yet */
         Geometry geometry;

@@ -163,6 +163,7 @@ int main(int argc, char *argv[]) {
         rig.directory = g_dir_make_tmp("test-hook-XXXXXX", NULL);
         add_load_tests();
         add_argument_tests();
+        add_memory_tests();
         add_serve_tests();
         add_misbehaviour_tests();
         add_guard_tests();

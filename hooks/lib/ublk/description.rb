@@ -18,7 +18,7 @@ module UBLK
 
     # Ours say what to do in full sentences; their class would add nothing.
     OWN_KINDS = { ArgumentsError => "arguments", NoHookError => "no-hook", HookError => "hook",
-                  NeedsError => "needs" }.freeze
+                  NeedsError => "needs", MemoryError => "hook" }.freeze
 
     class << self
       # A FailureKind of service/failure.h.

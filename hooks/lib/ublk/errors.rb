@@ -18,6 +18,10 @@ module UBLK
   class NoHookError < Error
   end
 
+  # A UBLK::Memory can't be had: its data is lost, it had another size, or it is asked for too late.
+  class MemoryError < Error
+  end
+
   # An argument of the device is unknown, missing, or of the wrong type.
   class ArgumentsError < Error
   end
