@@ -74,3 +74,17 @@ int unit_job_type(const char *unit, uint64_t timeout_usec, char **ret) {
         r = sd_bus_get_property_string(bus, NULL, path, "org.freedesktop.systemd1.Job", "JobType", NULL, ret);
         return r < 0 ? r : 0;
 }
+
+int unit_restart(const char *unit, uint64_t timeout_usec) {
+        _cleanup_(bus_freep) sd_bus *bus = NULL;
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+        int r;
+
+        r = connect_private(timeout_usec, &bus);
+        if (r < 0)
+                return r;
+        r = sd_bus_call_method(bus, NULL, "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", "RestartUnit", &error,
+                               NULL, "ss", unit, "replace");
+        sd_bus_error_free(&error);
+        return r < 0 ? r : 0;
+}

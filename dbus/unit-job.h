@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What PID 1 is about to do with a unit, asked by `ublk-ruby-control stop` over systemd's private socket: at shutdown
+ * What PID 1 is about to do with a unit, asked, and changed, by `ublk-ruby-control stop` over systemd's private socket: at shutdown
  * there is no system bus any more. The one thing of dbus/ that control is built with.
  */
 
@@ -10,3 +10,6 @@
 
 /* "stop", "restart", …, or "none" if the unit has no job. Owned by the caller. Each of two calls takes at most timeout_usec, more than 0. */
 int unit_job_type(const char *unit, uint64_t timeout_usec, char **ret);
+
+/* Queues a restart in the place of whatever job there is, and does not wait for it. */
+int unit_restart(const char *unit, uint64_t timeout_usec);

@@ -12,6 +12,7 @@
 #include "service/probe.h"
 #include "service/release.h"
 #include "service/stop.h"
+#include "service/worker-link.h"
 
 #include <sys/stat.h>
 
@@ -125,14 +126,29 @@ static int run_activate(Run *run, Failure *f) {
         return activate(run->arguments->id, (pid_t) run->arguments->pid, f);
 }
 
+static int worker_in_memory(uint32_t id, pid_t pid, uint64_t timeout_usec) {
+        _cleanup_(worker_link_done) WorkerLink link = WORKER_LINK_NULL;
+        uint64_t deadline = now_usec() + timeout_usec;
+        Failure ignored = FAILURE_NULL;
+        WorkerReply reply;
+        int r;
+
+        r = worker_link_connect(&link, id, pid, deadline, &ignored);
+        if (r >= 0)
+                r = worker_link_call(&link, MESSAGE_HELLO, deadline, &reply, &ignored);
+        failure_done(&ignored);
+        return r < 0 ? r : reply.geometry.in_memory != 0;
+}
+
 static int run_stop(Run *run, Failure *f) {
+        static const StopCalls calls = { .job_type = unit_job_type, .restart = unit_restart, .in_memory = worker_in_memory };
         const char *s = getenv("MAINPID");
         uint32_t pid = 0;
 
         if (s && parse_u32(s, INT32_MAX, &pid) < 0)
                 return failure_set(f, FAILURE_ARGUMENTS, EINVAL, "$MAINPID is \"%s\", which is no process id",
                                    s);
-        return stop_device(run->arguments->id, (pid_t) pid, unit_job_type, f);
+        return stop_device(run->arguments->id, (pid_t) pid, &calls, f);
 }
 
 /* $EXIT_STATUS is a number after an exit, a signal's name after a kill, and unset if the worker never ran. */

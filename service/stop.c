@@ -16,14 +16,16 @@
 #include <time.h>
 
 /* TimeoutStopSec= of the unit is 16 s. What is to be found out and done before the device is gone takes at most so long; … */
-#define STEPS_USEC (7 * USEC_PER_SEC)
-/* … a command to the kernel can take 2 s more to be cancelled; and the rest is for the worker, which limits itself to 6 s
- * (supervisor.c): systemd sends SIGTERM as soon as ExecStop= returns, which must not meet a worker that is putting things
- * in order. */
+#define STEPS_USEC (6 * USEC_PER_SEC)
+/* … a command to the kernel can take 2 s more to be cancelled, and 1 s is for the stop to become a restart; and the rest is for
+ * the worker, which limits itself to 6 s (supervisor.c): systemd sends SIGTERM as soon as ExecStop= returns, which must not
+ * meet a worker that is putting things in order. */
 #define TOTAL_USEC (15 * USEC_PER_SEC)
 
 /* Of the steps, at most. */
 #define JOB_USEC (2 * USEC_PER_SEC)
+#define HELLO_USEC (1 * USEC_PER_SEC)
+#define RESTART_USEC (1 * USEC_PER_SEC)
 #define SYNC_USEC (5 * USEC_PER_SEC)
 #define STOP_USEC (5 * USEC_PER_SEC)
 /* With less time left than that nothing is begun that can't be taken back. */
@@ -31,10 +33,13 @@
 
 typedef struct Stop {
         uint32_t id;
-        int pid_fd;           /* of the worker; borrowed */
-        UnitJobQuery job_query;
+        pid_t pid;            /* of the worker */
+        int pid_fd;           /* likewise; borrowed */
+        const StopCalls *calls;
         uint64_t steps_deadline_usec, total_deadline_usec;
         bool without_recovery; /* the kernel ends the device with its worker */
+        bool stop_is_asked;    /* systemd is about to stop the unit for good, … */
+        bool loses_memory;     /* … and with it what the hook has in UBLK::Memory */
 } Stop;
 
 static uint64_t time_left(const Stop *s, uint64_t limit_usec) {
@@ -52,8 +57,24 @@ static int wait_for_worker(const Stop *s) {
         return r < 0 ? r : 0;
 }
 
+/* Instead of the stop. */
+static bool restart(const Stop *s) {
+        _cleanup_free_ char *unit = NULL;
+        int r;
+
+        r = xasprintf(&unit, UNIT_DEVICE, s->id);
+        if (r >= 0)
+                r = s->calls->restart(unit, RESTART_USEC);
+        if (r < 0)
+                log_warning("The data of device %u is in memory, and is lost as its unit is stopped, which can't be prevented: %s", s->id,
+                            strerror(-r));
+        return r >= 0;
+}
+
 static int hand_over(const Stop *s, const char *why) {
-        if (s->without_recovery)
+        if (s->stop_is_asked && s->loses_memory && restart(s))
+                log_notice("Device %u is not stopped but restarted: %s, and a stop would lose its data, which is in memory.", s->id, why);
+        else if (s->without_recovery)
                 log_warning("Device %u is not deleted, but ends with its worker, and its data is lost, as its recovery is "
                             "none: %s.",
                             s->id, why);
@@ -64,15 +85,15 @@ static int hand_over(const Stop *s, const char *why) {
         return wait_for_worker(s);
 }
 
-/* Whether systemd is about to stop the unit for good. No answer is no. */
-static bool stop_is_asked(const Stop *s) {
+/* No answer is no. */
+static bool ask_for_stop(const Stop *s) {
         _cleanup_free_ char *unit = NULL, *type = NULL;
         uint64_t left = time_left(s, JOB_USEC);
         int r;
 
         if (xasprintf(&unit, UNIT_DEVICE, s->id) < 0)
                 return false;
-        r = left == 0 ? -ETIMEDOUT : s->job_query(unit, left, &type);
+        r = left == 0 ? -ETIMEDOUT : s->calls->job_type(unit, left, &type);
         if (r < 0) {
                 log_warning("systemd does not say what %s is to do: %s", unit, strerror(-r));
                 return false;
@@ -185,8 +206,11 @@ static int stop_or_hand_over(Stop *s) {
         }
         if (r >= 0)
                 s->without_recovery = !(info.flags & UBLK_F_USER_RECOVERY);
-        if (!stop_is_asked(s))
+        s->stop_is_asked = ask_for_stop(s);
+        if (!s->stop_is_asked)
                 return hand_over(s, "no stop is asked for");
+        /* A worker that does not say where its data is may have it there. */
+        s->loses_memory = !s->without_recovery && s->calls->in_memory(s->id, s->pid, time_left(s, HELLO_USEC)) != 0;
         if (r < 0)
                 return hand_over(s, strerror(-r));
         if (!flush(s))
@@ -194,12 +218,13 @@ static int stop_or_hand_over(Stop *s) {
         if (is_free(s) == 0)
                 return hand_over(s, "it is in use");
         /* A restart may have taken the stop's place by now. */
-        if (!stop_is_asked(s))
+        s->stop_is_asked = ask_for_stop(s);
+        if (!s->stop_is_asked)
                 return hand_over(s, "no stop is asked for any more");
         return delete_live(s, c);
 }
 
-int stop_device(uint32_t id, pid_t main_pid, UnitJobQuery job_query, Failure *f) {
+int stop_device(uint32_t id, pid_t main_pid, const StopCalls *calls, Failure *f) {
         uint64_t begin = now_usec();
         _cleanup_close_ int pid_fd = -EBADF;
         int r;
@@ -214,8 +239,9 @@ int stop_device(uint32_t id, pid_t main_pid, UnitJobQuery job_query, Failure *f)
                                    strerror(errno));
         r = stop_or_hand_over(&(Stop) {
                 .id = id,
+                .pid = main_pid,
                 .pid_fd = pid_fd,
-                .job_query = job_query,
+                .calls = calls,
                 .steps_deadline_usec = begin + STEPS_USEC,
                 .total_deadline_usec = begin + TOTAL_USEC,
         });

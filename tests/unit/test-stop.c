@@ -27,6 +27,25 @@ static int answer_job(const char *unit, uint64_t timeout_usec, char **ret) {
         return job ? xstrdup(job, ret) : -ECONNREFUSED;
 }
 
+static int memory_answer;  /* of the worker */
+static int restart_answer; /* of PID 1 */
+
+static int answer_memory(uint32_t id, pid_t pid, uint64_t timeout_usec) {
+        g_assert_cmpuint(id, ==, TEST_ID);
+        g_assert_cmpint(pid, ==, worker);
+        g_assert_cmpuint(timeout_usec, <=, USEC_PER_SEC);
+        return memory_answer;
+}
+
+static int answer_restart(const char *unit, uint64_t timeout_usec) {
+        g_assert_cmpstr(unit, ==, "ublk-ruby-device@3.service");
+        g_assert_cmpuint(timeout_usec, <=, USEC_PER_SEC);
+        g_strlcat(kernel.calls, "restart ", sizeof(kernel.calls));
+        return restart_answer;
+}
+
+static const StopCalls calls_of_test = { .job_type = answer_job, .restart = answer_restart, .in_memory = answer_memory };
+
 static void on_signal(int signo) {
         _exit(signo == SIGUSR2 ? ASKED_TO_HAND_OVER : DEVICE_GONE);
 }
@@ -70,7 +89,7 @@ static char *logged_stop(void) {
 
         g_assert_cmpint(dup2(fd, STDERR_FILENO), >=, 0);
         n_queries = 0;
-        g_assert_cmpint(stop_device(TEST_ID, worker, answer_job, &f), ==, 0);
+        g_assert_cmpint(stop_device(TEST_ID, worker, &calls_of_test, &f), ==, 0);
         g_assert_cmpint(dup2(saved, STDERR_FILENO), >=, 0);
         size = lseek(fd, 0, SEEK_END);
         text = g_malloc0((gsize) size + 1);
@@ -174,6 +193,7 @@ static void assert_logged(const char *recovery, const char *wanted, const char *
         char *text;
 
         kernel_begin();
+        memory_answer = 0;
         worker_begin();
         jobs = stop;
         config = kernel_configure(recovery, 5, false);
@@ -193,6 +213,67 @@ static void test_truth(void) {
         assert_logged("none", "its data is lost", "kept");
 }
 
+/* With its unit down, data in UBLK::Memory is gone: so a stop that does not delete becomes a restart. */
+static void test_memory(void) {
+        static const char *const replaced[] = { "stop", "restart" }, *const restart[] = { "restart" };
+
+        for (memory_answer = 1; memory_answer >= -1; memory_answer -= 2) { /* a worker that gives no answer may have such data */
+                kernel_begin();
+                assert_stop(stop, "reissue", "stop delete ", DEVICE_GONE);
+                kernel_end();
+                kernel_begin();
+                kernel_mount();
+                assert_stop(stop, "reissue", "restart ", ASKED_TO_HAND_OVER);
+                kernel_end();
+                kernel_begin();
+                kernel.stop_result = -ETIMEDOUT;
+                assert_stop(stop, "reissue", "stop restart ", ASKED_TO_HAND_OVER);
+                kernel_end();
+                kernel_begin();
+                kernel.open_error = -ENOENT;
+                assert_stop(stop, "reissue", "restart ", ASKED_TO_HAND_OVER);
+                kernel_end();
+                /* A restart it is already. */
+                kernel_begin();
+                kernel_mount();
+                assert_stop(restart, "reissue", "", ASKED_TO_HAND_OVER);
+                kernel_end();
+                kernel_begin();
+                assert_stop(replaced, "reissue", "", ASKED_TO_HAND_OVER);
+                kernel_end();
+                /* Its data goes in any case. */
+                kernel_begin();
+                kernel_mount();
+                assert_stop(stop, "none", "", ASKED_TO_HAND_OVER);
+                kernel_end();
+        }
+        memory_answer = 0;
+}
+
+/* What is said of it; and PID 1 refuses, since the machine goes down. */
+static void test_memory_log(void) {
+        DeviceConfig *config;
+        char *text;
+
+        for (int refused = 0; refused < 2; refused++) {
+                kernel_begin();
+                worker_begin();
+                jobs = stop;
+                memory_answer = 1;
+                restart_answer = refused ? -EDEADLK : 0;
+                config = kernel_configure("reissue", 5, false);
+                kernel_mount();
+                text = logged_stop();
+                g_assert_cmpint(worker_status(), ==, ASKED_TO_HAND_OVER);
+                g_assert_nonnull(strstr(text, "mounted at /mnt"));
+                g_assert_nonnull(strstr(text, refused ? "is lost as its unit is stopped" : "is not stopped but restarted: it is in use"));
+                device_config_free(config);
+                g_free(text);
+                kernel_end();
+        }
+        memory_answer = restart_answer = 0;
+}
+
 static void test_no_worker(void) {
         Failure f = FAILURE_NULL;
         DeviceConfig *config;
@@ -200,8 +281,8 @@ static void test_no_worker(void) {
         kernel_begin();
         config = kernel_configure("reissue", 5, false);
         n_queries = 0;
-        g_assert_cmpint(stop_device(TEST_ID, 0, answer_job, &f), ==, 0);
-        g_assert_cmpint(stop_device(TEST_ID, INT32_MAX, answer_job, &f), ==, 0);
+        g_assert_cmpint(stop_device(TEST_ID, 0, &calls_of_test, &f), ==, 0);
+        g_assert_cmpint(stop_device(TEST_ID, INT32_MAX, &calls_of_test, &f), ==, 0);
         g_assert_cmpuint(n_queries, ==, 0);
         g_assert_cmpstr(kernel.calls, ==, "");
         device_config_free(config);
@@ -215,6 +296,8 @@ int main(int argc, char **argv) {
         g_test_add_func("/stop/kept", test_kept);
         g_test_add_func("/stop/not-ours", test_not_ours);
         g_test_add_func("/stop/truth", test_truth);
+        g_test_add_func("/stop/memory", test_memory);
+        g_test_add_func("/stop/memory-log", test_memory_log);
         g_test_add_func("/stop/no-worker", test_no_worker);
         return g_test_run();
 }
