@@ -41,25 +41,6 @@ class TestStock < Minitest::Test
 
   def test_memory = exercise(MemoryDisk.new(size: SIZE))
 
-  def test_memory_gives_chunks_back
-    disk = MemoryDisk.new(size: SIZE)
-    disk.write(0, "x" * SIZE)
-    assert_equal 4, disk.instance_variable_get(:@chunks).size
-    disk.discard(512, SIZE - 512)
-    assert_equal 1, disk.instance_variable_get(:@chunks).size
-    disk.write_zeroes(0, SIZE)
-    assert_empty disk.instance_variable_get(:@chunks)
-  end
-
-  # A slice that shared its memory with the chunk would make the next write copy the chunk.
-  def test_memory_slices_are_copies
-    require "objspace"
-    disk = MemoryDisk.new(size: SIZE)
-    disk.write(0, "x" * SIZE)
-    slice = disk.read(MemoryDisk::CHUNK - 4096, 4096)
-    assert_operator ObjectSpace.memsize_of(slice), :>, 4096
-  end
-
   def with_image(size)
     Dir.mktmpdir do |directory|
       path = File.join(directory, "image")

@@ -56,7 +56,8 @@ static void test_memory(void) {
 
         g_assert_cmpint(rig_load_stock("memory", (const char *[]) { "size", "t", "4194304", NULL }), ==, 0);
         g_assert_cmpuint(rig.geometry.size, ==, DISK_SIZE);
-        g_assert_cmpuint(rig.geometry.recovery, ==, RECOVERY_NONE);
+        g_assert_cmpuint(rig.geometry.recovery, ==, RECOVERY_REISSUE);
+        g_assert_true(rig.geometry.in_memory);
         g_assert_true(rig.geometry.can_discard && rig.geometry.can_write_zeroes);
         run_against_shadow(shadow);
 }
@@ -64,10 +65,12 @@ static void test_memory(void) {
 static void test_memory_is_sparse(void) {
         uint8_t block[BLOCK] = { 1 };
 
-        g_assert_cmpint(rig_load_stock("memory", (const char *[]) { "size", "s", "4E", NULL }), ==, 0);
-        g_assert_cmpint(rig_request(OPERATION_WRITE, (UINT64_C(4) << 60) - BLOCK, BLOCK, block), ==, BLOCK);
-        g_assert_cmpint(rig_request(OPERATION_READ, (UINT64_C(4) << 60) - BLOCK, BLOCK, block), ==, BLOCK);
+        g_assert_cmpint(rig_load_stock("memory", (const char *[]) { "size", "s", "16T", NULL }), ==, 0);
+        g_assert_cmpint(rig_request(OPERATION_WRITE, (UINT64_C(16) << 40) - BLOCK, BLOCK, block), ==, BLOCK);
+        g_assert_cmpint(rig_request(OPERATION_READ, (UINT64_C(16) << 40) - BLOCK, BLOCK, block), ==, BLOCK);
         g_assert_cmpint(block[0], ==, 1);
+        g_assert_cmpint(rig_load_stock("memory", (const char *[]) { "size", "s", "2E", NULL }), ==, -ENOMEM);
+        rig_assert_failure(FAILURE_HOOK, WORDS("so much can't be mapped"));
 }
 
 static char *make_image(size_t size) {
