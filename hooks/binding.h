@@ -25,6 +25,9 @@ struct Hook {
         bool takes_unmap;      /* write_zeroes has the keyword unmap: */
         bool ending;           /* hook_run is taking Ruby down: threads may go */
         pid_t owner;           /* the process that may answer requests */
+        Calls *calls;          /* borrowed; NULL: nobody watches */
+        VALUE threads;         /* an Array: those that serve, by their index in calls */
+        const char *interruption; /* borrowed: what UBLK::HookTimeout says */
         uint64_t payload;      /* bytes of payload that became Strings since the last collection of ours */
 };
 
@@ -59,6 +62,11 @@ void hook_signals_save(void);
 bool hook_signals_restore(void);
 /* In a forked child, which must die of a signal as any process does, and not ask its parent to hand over. */
 void hook_signals_forget(void);
+
+/* watch.c: the calling task's HookCall, one that nobody looks at if it is not watched; and what an interrupted request has to do
+ * in its end, so that nothing of it reaches the next one. */
+HookCall *hook_call(Hook *hook);
+void hook_settle_interrupt(Hook *hook, HookCall *call);
 
 void hook_serve(void *userdata, Request *const *requests, size_t n);
 void hook_unlocked(void *userdata, void (*fn)(void *argument), void *argument);

@@ -7,6 +7,7 @@
  * interpreter: the one on which hook_run called body, or one made by hook_spawn.
  */
 
+#include "service/calls.h"
 #include "service/failure.h"
 #include "service/geometry.h"
 #include "service/grants.h"
@@ -60,6 +61,11 @@ int hook_load(Hook *hook, const HookSettings *settings, Geometry *ret, Failure *
 
 /* What the queue calls; valid as long as the hook. */
 const Server *hook_server(Hook *hook);
+
+/* From now on calls has what each serving task is at in the hook, and what is wanted of a call is granted by a Ruby thread
+ * of its own: a backtrace; or the exception UBLK::HookTimeout (ETIMEDOUT), which is raised in that call or not at all.
+ * message: of the exception; borrowed as calls is, for as long as the hook serves. Before any request. -EAGAIN. */
+int hook_watch(Hook *hook, Calls *calls, const char *message);
 
 /* A further task that may serve: a Ruby thread (never a bare pthread) that calls fn with the interpreter
  * held. -EAGAIN if there can't be one. When hook_run ends, a thread that still serves is ended out of

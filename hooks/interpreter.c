@@ -153,6 +153,7 @@ Hook *hook_init(Hook *hook) {
                 .contract_error = Qnil,
                 .minor_collection = Qnil,
                 .unmap = { Qnil, Qnil },
+                .threads = Qnil,
                 .owner = getpid(),
         };
         rb_gc_register_address(&hook->target);
@@ -161,6 +162,7 @@ Hook *hook_init(Hook *hook) {
         rb_gc_register_address(&hook->minor_collection);
         rb_gc_register_address(&hook->unmap[0]);
         rb_gc_register_address(&hook->unmap[1]);
+        rb_gc_register_address(&hook->threads);
         return hook;
 }
 
@@ -171,6 +173,7 @@ void hook_done(Hook *hook) {
         rb_gc_unregister_address(&hook->minor_collection);
         rb_gc_unregister_address(&hook->unmap[0]);
         rb_gc_unregister_address(&hook->unmap[1]);
+        rb_gc_unregister_address(&hook->threads);
 }
 
 /* A frame of its own below the one whose address Ruby has as the end of the stack. */

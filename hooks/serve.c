@@ -180,16 +180,28 @@ static int serve_request(Hook *hook, Request *request) {
 
 typedef struct Batch {
         Hook *hook;
+        HookCall *call;  /* of this task */
         Request *const *requests;
         size_t n;
         size_t next; /* the one at work */
 } Batch;
 
+/* Whatever its end was. */
+static inline void end_request(const Batch *b) {
+        if (__builtin_expect(atomic_load_explicit(&b->call->interrupt, memory_order_relaxed) != CALL_LEFT_ALONE, 0))
+                hook_settle_interrupt(b->hook, b->call);
+}
+
 static VALUE batch_run(VALUE argument) {
         Batch *b = (Batch *) argument;
 
-        for (; b->next < b->n; b->next++)
-                b->requests[b->next]->result = serve_request(b->hook, b->requests[b->next]);
+        for (; b->next < b->n; b->next++) {
+                Request *request = b->requests[b->next];
+
+                call_begin(b->call, request);
+                request->result = serve_request(b->hook, request);
+                end_request(b);
+        }
         return Qnil;
 }
 
@@ -204,10 +216,11 @@ static void batch_fail_request(Batch *b) {
         failure.error = -request->result;
         report(b->hook, request, &failure);
         failure_done(&failure);
+        end_request(b);
 }
 
 void hook_serve(void *userdata, Request *const *requests, size_t n) {
-        Batch b = { .hook = userdata, .requests = requests, .n = n };
+        Batch b = { .hook = userdata, .call = hook_call(userdata), .requests = requests, .n = n };
 
         while (b.next < n) {
                 int state = 0;
@@ -217,6 +230,7 @@ void hook_serve(void *userdata, Request *const *requests, size_t n) {
                 if (state != 0)
                         batch_fail_request(&b);
         }
+        call_end(b.call);
         if (b.hook->payload >= BUSY_PAYLOAD_MAX)
                 hook_idle(b.hook);
         /* A fork that went round libc: `syscall(57)`, or a library of its own. */

@@ -59,6 +59,7 @@ class TestRuntime < Minitest::Test
     end
     require "timeout"
     assert_equal Errno::ETIMEDOUT::Errno, errno(Timeout::Error.new)
+    assert_equal Errno::ETIMEDOUT::Errno, errno(UBLK::Runtime.hook_timeout("x"))
   end
 
   def test_messages
@@ -85,6 +86,27 @@ class TestRuntime < Minitest::Test
     assert_operator first.bytesize, :<=, 210
     assert_equal ["    from c", true, false], [second, first.valid_encoding?, first.include?("\0")]
     assert_nil describe(Class.new(StandardError) { def backtrace = raise }.new("x"))[6]
+  end
+
+  def sleep_deep(times) = times.zero? ? sleep : sleep_deep(times - 1)
+
+  def test_trace
+    thread = Thread.new { sleep_deep(20) }
+    Thread.pass until thread.stop?
+    frames = UBLK::Runtime.trace(thread).lines(chomp: true)
+    assert_match(/sleep/, frames.first)
+    assert_equal 10, frames.size
+    frames.each { |frame| assert_match(/\A\S+test_runtime\.rb:\d+:in .*sleep/, frame) }
+    thread.kill.join
+    assert_nil UBLK::Runtime.trace(thread)
+  end
+
+  def test_a_timeout_is_no_standard_error
+    assert_raises(UBLK::HookTimeout) do
+      raise UBLK::Runtime.hook_timeout("x")
+    rescue StandardError
+      nil
+    end
   end
 
   def test_kinds

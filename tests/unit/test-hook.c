@@ -168,6 +168,7 @@ int main(int argc, char *argv[]) {
         add_misbehaviour_tests();
         add_guard_tests();
         add_stock_tests();
+        add_watch_tests();
         add_end_tests();
         r = hook_run(run_cases, NULL);
         remove_directory();

@@ -55,4 +55,5 @@ void add_serve_tests(void);
 void add_misbehaviour_tests(void);
 void add_guard_tests(void);
 void add_stock_tests(void);
+void add_watch_tests(void);
 void add_end_tests(void);

@@ -12,6 +12,9 @@ module UBLK
     BACKTRACE = Exception.instance_method(:backtrace)
     MESSAGE_MAX = 1000
     FRAMES = 8
+    # Of a thread; with FRAME_MAX they fit into CALLS_MAX_BACKTRACE of service/calls.h.
+    THREAD_FRAMES = 10
+    THREAD_BACKTRACE = Thread.instance_method(:backtrace)
     FRAME_MAX = 200
     ERRNO_MAX = 4095
     FRAME = /\A(.+?):(\d+)(?::|\z)/
@@ -30,6 +33,7 @@ module UBLK
         when ArgumentsError then Errno::EINVAL::Errno
         when NoHookError then Errno::ENOENT::Errno
         when NeedsError then Errno::EPERM::Errno
+        when HookTimeout then Errno::ETIMEDOUT::Errno
         when SystemCallError then valid_errno(ERRNO.bind_call(error))
         else timeout?(error) ? Errno::ETIMEDOUT::Errno : Errno::EIO::Errno
         end
@@ -66,12 +70,19 @@ module UBLK
       # The innermost frames, a line each; nil if there are none.
       def backtrace(error)
         frames = Array(BACKTRACE.bind_call(error)).first(FRAMES)
-        frames.map { |frame| "    from #{clean(frame).byteslice(0, FRAME_MAX).scrub("")}" }.join("\n") unless frames.empty?
+        frames.map { |frame| "    from #{line(frame)}" }.join("\n") unless frames.empty?
       rescue StandardError
         nil
       end
 
+      # The innermost frames of a thread, a line each; nil if it has ended.
+      def trace(thread)
+        THREAD_BACKTRACE.bind_call(thread, 0, THREAD_FRAMES)&.map { |frame| line(frame) }&.join("\n")
+      end
+
       private
+
+      def line(frame) = clean(frame).delete("\n").byteslice(0, FRAME_MAX).scrub("")
 
       def valid_errno(number)
         number.is_a?(Integer) && number.between?(1, ERRNO_MAX) ? number : Errno::EIO::Errno

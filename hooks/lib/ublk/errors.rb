@@ -10,6 +10,11 @@ module UBLK
   class ContractError < Error
   end
 
+  # Raised in a method of a target that takes longer than `hook-timeout`; the client gets ETIMEDOUT. No StandardError,
+  # so that no `rescue => e` on its way takes it for something else.
+  class HookTimeout < Exception # rubocop:disable Lint/InheritException
+  end
+
   # The script is no hook: no target in it, or several, or one that lacks a method.
   class HookError < Error
   end

@@ -45,6 +45,12 @@ module UBLK
          Description.needs(error)]
       end
 
+      # Where a thread is: its innermost frames, a line each; nil if it is nowhere.
+      def trace(thread) = Description.trace(thread)
+
+      # What is raised in a method that takes too long.
+      def hook_timeout(message) = HookTimeout.new(message)
+
       private
 
       def read_secrets(values, grants)
