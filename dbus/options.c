@@ -59,9 +59,7 @@ static int set_special(DeviceConfig *c, const Option *o, const char *text, sd_bu
 static int check_done(const DeviceConfig *c, const Option *o, sd_bus_error *e) {
         bool done = true;
 
-        if (streq(o->name, "hook-timeout"))
-                done = c->hook_timeout_usec == CONFIG_DEFAULT_HOOK_TIMEOUT_USEC;
-        else if (streq(o->name, "on-failure"))
+        if (streq(o->name, "on-failure"))
                 done = !c->fail_on_failure;
         else if (streq(o->name, "partscan"))
                 done = !c->partscan;

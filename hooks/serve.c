@@ -180,7 +180,7 @@ static int serve_request(Hook *hook, Request *request) {
 
 typedef struct Batch {
         Hook *hook;
-        HookCall *call;  /* of this task */
+        HookCall *call; /* of this task */
         Request *const *requests;
         size_t n;
         size_t next; /* the one at work */

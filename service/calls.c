@@ -71,6 +71,10 @@ HookCall *calls_join(Calls *c, size_t *ret_index) {
         return call;
 }
 
+size_t calls_max(const Calls *c) {
+        return c->max;
+}
+
 size_t calls_count(const Calls *c) {
         return atomic_load(&c->n);
 }

@@ -73,7 +73,8 @@ static inline void calls_freep(Calls **c) {
 /* By a task that will serve, once: its own HookCall, and the index of it. NULL when there are more tasks than was said. */
 HookCall *calls_join(Calls *c, size_t *ret_index);
 
-/* From any thread. */
+size_t calls_max(const Calls *c);
+/* Those that have joined; this and what follows from any thread. */
 size_t calls_count(const Calls *c);
 /* False if that task has nothing in the hook just now. */
 bool calls_get(const Calls *c, size_t index, CallView *ret);

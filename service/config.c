@@ -148,7 +148,7 @@ static const Key keys[] = {
         { "Recovery", KEY_RECOVERY, FIELD(recovery), 0, 0, "reissue, fail, fail-io or none" },
         { "OnFailure", KEY_FAILURE, FIELD(fail_on_failure), 0, 0, "wait or error" },
         { "DataPath", KEY_WORD, FIELD(data_path), 0, 0, "auto, string, buffer, routed-copy or routed-zero-copy" },
-        { "HookTimeoutUSec", KEY_U64, FIELD(hook_timeout_usec), 0, CONFIG_MAX_TIMEOUT_USEC, "0 (none) to one day, in microseconds" },
+        { "HookTimeoutUSec", KEY_U64, FIELD(hook_timeout_usec), 0, CONFIG_MAX_TIMEOUT_USEC, "0 (none), or 100000 (0.1 s) to one day, in microseconds" },
         { "StartTimeoutUSec", KEY_U64, FIELD(start_timeout_usec), USEC_PER_SEC / 10, CONFIG_MAX_TIMEOUT_USEC, "100000 (0.1 s) to one day, in microseconds" },
         { "CreatedUSec", KEY_U64, FIELD(created_usec), 0, UINT64_MAX, "microseconds since 1970" },
         { "Creating", KEY_FLAG, FIELD(creating), 0, 0, "yes or no" },
@@ -202,7 +202,8 @@ static int set_number(const Key *key, void *field, const char *value) {
         r = parse_u64(value, key->max, &v);
         if (r < 0)
                 return r;
-        if (v < key->min || (key->field == FIELD(max_io_size) && v % 4096 != 0))
+        if (v < key->min || (key->field == FIELD(max_io_size) && v % 4096 != 0) ||
+            (key->field == FIELD(hook_timeout_usec) && v > 0 && v < CONFIG_MIN_HOOK_TIMEOUT_USEC))
                 return -ERANGE;
         if (key->type == KEY_U32)
                 *(uint32_t *) field = (uint32_t) v;

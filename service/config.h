@@ -26,7 +26,8 @@
 
 #define CONFIG_DEFAULT_DEPTH 128
 #define CONFIG_DEFAULT_MAX_IO_SIZE 524288
-#define CONFIG_DEFAULT_HOOK_TIMEOUT_USEC 0 /* no limit */
+#define CONFIG_DEFAULT_HOOK_TIMEOUT_USEC (30 * USEC_PER_SEC)
+#define CONFIG_MIN_HOOK_TIMEOUT_USEC (100 * USEC_PER_MSEC) /* how long Ruby may take to change threads */
 #define CONFIG_DEFAULT_START_TIMEOUT_USEC (20 * USEC_PER_SEC)
 #define CONFIG_MAX_TIMEOUT_USEC (24 * 3600 * USEC_PER_SEC)
 
@@ -67,7 +68,7 @@ typedef struct DeviceConfig {
         Recovery recovery;
         bool fail_on_failure;  /* on-failure=error */
         char *data_path;       /* "auto", "string", … */
-        uint64_t hook_timeout_usec;
+        uint64_t hook_timeout_usec; /* 0: no limit */
         uint64_t start_timeout_usec;
         uint64_t created_usec; /* CLOCK_REALTIME; also tells this device from an earlier one of the same id */
         bool creating;         /* CreateDevice has not answered yet: what a manager that finds it so has to finish or undo */

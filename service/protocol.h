@@ -19,6 +19,7 @@ typedef enum MessageType {
         MESSAGE_ABORT,      /* activation failed: text says why (failure.h); report it as yours → no reply. The worker goes on:
                              * it is the unit that ends it */
         MESSAGE_STATISTICS, /* → REPLY with statistics */
+        MESSAGE_STUCK,      /* → StuckReply, half a second later if Ruby does not answer */
         _MESSAGE_MAX,
 } MessageType;
 
@@ -54,3 +55,31 @@ typedef struct WorkerReply {
         Statistics statistics;
         char text[FAILURE_MAX_TEXT];
 } WorkerReply;
+
+#define STUCK_MAX_REQUESTS 32
+#define STUCK_MAX_BACKTRACE 2048
+
+/* A request that has been in the hook for longer than a second. */
+typedef struct StuckRequest {
+        uint64_t offset;
+        uint64_t length;
+        uint64_t age_usec; /* in the hook */
+        uint32_t op;       /* Operation of request.h */
+        uint32_t backtrace_size;
+        char backtrace[STUCK_MAX_BACKTRACE]; /* frames, a line each; none if Ruby could not be asked */
+} StuckRequest;
+
+/* Ends behind the last of the requests that it has: the oldest first, and not those beyond the limit. */
+typedef struct StuckReply {
+        uint32_t version;
+        uint32_t type;
+        int32_t error;
+        uint32_t device_id;
+        uint32_t n_requests;
+        uint32_t reserved;
+        StuckRequest requests[STUCK_MAX_REQUESTS];
+} StuckReply;
+
+static inline size_t stuck_reply_size(uint32_t n_requests) {
+        return offsetof(StuckReply, requests) + n_requests * sizeof(StuckRequest);
+}

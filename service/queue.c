@@ -28,7 +28,8 @@ enum {
         PLACE_NOWHERE, /* it does not serve, yet or any more */
         PLACE_HERE,    /* in this file */
         PLACE_KERNEL,  /* waiting for requests */
-        PLACE_SERVER,  /* in the hook, or waiting for its turn in the interpreter */
+        PLACE_TURN,    /* without requests, but not before the interpreter lets it go on */
+        PLACE_SERVER,  /* has given requests to the hook */
 };
 
 struct Queue {
@@ -44,7 +45,7 @@ struct Queue {
         uint32_t n_aborted;        /* tags that came back with -ENODEV */
         bool woken;
         int wait_result;
-        _Atomic int place;         /* for queue_is_sound; one writer */
+        _Atomic int place;         /* for those who look from outside; one writer */
         Counter n_rounds;
         Counter n_requests, n_completed, n_failed, read_bytes, written_bytes;
 };
@@ -341,7 +342,7 @@ static void wait_for_requests(void *argument) {
 
         place_set(q, PLACE_KERNEL);
         q->wait_result = io_uring_submit_and_wait(&q->ring, 1);
-        place_set(q, PLACE_SERVER); /* the interpreter may be busy */
+        place_set(q, PLACE_TURN); /* the interpreter may be busy */
 }
 
 /* Sends the answers and waits for requests. First without blocking, which also runs the task work that delivers
@@ -354,7 +355,7 @@ static int submit_and_wait(Queue *q, const Server *server) {
                 return r;
         if (io_uring_cq_ready(&q->ring) > 0)
                 return 0;
-        place_set(q, PLACE_SERVER);
+        place_set(q, PLACE_TURN);
         server->idle(server->userdata);
         server->unlocked(server->userdata, wait_for_requests, q);
         place_set(q, PLACE_HERE);
@@ -403,6 +404,11 @@ bool queue_is_sound(const Queue *q, uint64_t *round) {
 
         *round = counter_get(&q->n_rounds);
         return *round != before || atomic_load_explicit(&q->place, memory_order_relaxed) != PLACE_HERE;
+}
+
+bool queue_awaits_turn(const Queue *q, uint64_t *ret_round) {
+        *ret_round = counter_get(&q->n_rounds);
+        return atomic_load_explicit(&q->place, memory_order_relaxed) == PLACE_TURN;
 }
 
 void queue_add_statistics(const Queue *q, Statistics *s) {

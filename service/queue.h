@@ -50,5 +50,9 @@ int queue_serve(Queue *q, const Server *server);
  * last call with the same *round (0 at first). A server that is stuck is nothing that this is about. */
 bool queue_is_sound(const Queue *q, uint64_t *round);
 
+/* Likewise whether the serving task can't go on until it gets its turn in the interpreter, although it has given no request
+ * to the server. *ret_round tells this wait from the next. */
+bool queue_awaits_turn(const Queue *q, uint64_t *ret_round);
+
 /* Adds this queue's counters; from any thread. */
 void queue_add_statistics(const Queue *q, Statistics *s);

@@ -64,3 +64,15 @@ void report_failure(const char *device, const Request *request, const Failure *f
         send_entry(device, request, failure, text, suppressed);
         supervisor_publish(failure);
 }
+
+void report_stuck(const char *device, const CallView *call, unsigned stage, uint64_t age_usec, const char *text) {
+        const char *op = operation_to_string(call->op);
+
+        if (!op)
+                op = "unknown";
+        (void) sd_journal_send("PRIORITY=%i", stage < 3 ? LOG_WARNING : LOG_ERR,
+                               "MESSAGE=%s: %s", device, text, "UBLK_DEVICE=%s", device, "UBLK_OP=%s", op,
+                               "UBLK_OFFSET=%llu", (unsigned long long) call->offset,
+                               "UBLK_LENGTH=%llu", (unsigned long long) call->length,
+                               "UBLK_STAGE=%u", stage, "UBLK_AGE_USEC=%llu", (unsigned long long) age_usec, NULL);
+}

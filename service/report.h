@@ -8,6 +8,7 @@
  * UBLK_SUPPRESSED, how many before it were left out.
  */
 
+#include "service/calls.h"
 #include "service/failure.h"
 #include "service/request.h"
 
@@ -16,3 +17,7 @@
 
 /* request is NULL for what no request is to blame for. Any thread. */
 void report_failure(const char *device, const Request *request, const Failure *failure);
+
+/* A request that the hook does not give back: an entry with the first four of these fields, UBLK_STAGE (stuck.h) and
+ * UBLK_AGE_USEC. Any thread. */
+void report_stuck(const char *device, const CallView *call, unsigned stage, uint64_t age_usec, const char *text);

@@ -3,6 +3,7 @@
 
 #include "service/log.h"
 #include "service/paths.h"
+#include "service/stuck.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -20,6 +21,9 @@
 #define HAND_OVER_USEC (4 * USEC_PER_SEC)
 #define EXIT_USEC (2 * USEC_PER_SEC)
 #define TICK_MSEC 500
+/* Who asks for stuck requests waits so long for a Ruby that does not answer. */
+#define TRACE_USEC (500 * USEC_PER_MSEC)
+#define TRACE_TICK_MSEC 10
 
 typedef enum Phase {
         PHASE_LOADING, /* Ruby is loading the hook */
@@ -32,6 +36,7 @@ typedef enum Phase {
 typedef struct Connection {
         int fd;
         uint64_t last; /* of the supervisor's n_calls: when it was last heard */
+        bool wants_stuck;
 } Connection;
 
 struct Supervisor {
@@ -49,6 +54,9 @@ struct Supervisor {
         bool unsound;               /* a queue was stuck at the last look; said once */
         uint64_t load_deadline_usec;
         uint64_t hand_over_deadline_usec;
+        int timeout_msec;           /* of the next wait */
+        uint64_t trace_deadline_usec; /* of those who want to know what is stuck; 0: nobody does */
+        StuckReply *stuck_reply;    /* owned; big, so made ahead */
 
         pthread_mutex_t lock;       /* over what follows */
         pthread_cond_t changed;
@@ -61,6 +69,7 @@ struct Supervisor {
         Queue *const *queues;
         size_t n_queues;
         uint64_t *rounds;           /* owned: of each queue, as seen last */
+        Stuck *stuck;               /* owned; NULL until there is something to watch */
         int exit_status;
         uint64_t exit_deadline_usec;
 };
@@ -131,6 +140,58 @@ static void ping_watchdog(Supervisor *s, uint64_t now) {
         s->pinged_usec = now;
 }
 
+/* Nobody else puts it there, and it stays. */
+static Stuck *get_stuck(Supervisor *s) {
+        Stuck *stuck;
+
+        pthread_mutex_lock(&s->lock);
+        stuck = s->stuck;
+        pthread_mutex_unlock(&s->lock);
+        return stuck;
+}
+
+static bool get_turn(Supervisor *s, size_t queue, bool *ret_waiting, uint64_t *ret_round) {
+        bool there;
+
+        pthread_mutex_lock(&s->lock);
+        there = queue < s->n_queues;
+        if (there)
+                *ret_waiting = queue_awaits_turn(s->queues[queue], ret_round);
+        pthread_mutex_unlock(&s->lock);
+        return there;
+}
+
+static int check_turns(Supervisor *s, Stuck *stuck, uint64_t now, Failure *f) {
+        uint64_t round;
+        bool waiting;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && get_turn(s, i, &waiting, &round); i++)
+                r = stuck_check_turn(stuck, i, waiting, round, now, f);
+        return r;
+}
+
+/* What the hook has not given back. */
+static void check_stuck(Supervisor *s, uint64_t now) {
+        Stuck *stuck = get_stuck(s);
+        Failure f = FAILURE_NULL;
+        uint64_t wait;
+        int r;
+
+        if (!stuck)
+                return;
+        r = stuck_check(stuck, now, &wait, &f);
+        if (r >= 0)
+                r = check_turns(s, stuck, now, &f);
+        if (r < 0) {
+                supervisor_publish(&f);
+                end_process(EXIT_CRASHED);
+        }
+        wait = (wait + USEC_PER_MSEC - 1) / USEC_PER_MSEC;
+        if (wait < (uint64_t) s->timeout_msec)
+                s->timeout_msec = (int) wait;
+}
+
 /* What time alone brings about. */
 static void check_time(Supervisor *s) {
         uint64_t now = now_usec();
@@ -141,8 +202,11 @@ static void check_time(Supervisor *s) {
         int exit_status = s->exit_status;
         pthread_mutex_unlock(&s->lock);
 
+        s->timeout_msec = TICK_MSEC;
         if (s->watchdog_usec > 0)
                 ping_watchdog(s, now);
+        if (phase == PHASE_SERVING)
+                check_stuck(s, now);
         if (phase == PHASE_LOADING && now >= s->load_deadline_usec)
                 load_timed_out(s);
         if (phase == PHASE_EXITING && now >= exit_deadline)
@@ -186,6 +250,42 @@ static void close_connection(Supervisor *s, Connection *c) {
         if (s->opener == c->fd)
                 s->opener = -EBADF;
         c->fd = safe_close(c->fd);
+}
+
+/* Backtraces are taken first, unless somebody had that done just now. */
+static void handle_stuck(Supervisor *s, Connection *c) {
+        Stuck *stuck = get_stuck(s);
+
+        c->wants_stuck = true;
+        if (s->trace_deadline_usec > 0)
+                return;
+        s->trace_deadline_usec = now_usec() + TRACE_USEC;
+        if (stuck)
+                stuck_trace(stuck, now_usec());
+}
+
+static void answer_stuck(Supervisor *s) {
+        StuckReply *reply = s->stuck_reply; /* zeroes, but for what is set here */
+        uint64_t now = now_usec();
+        Stuck *stuck;
+
+        if (s->trace_deadline_usec == 0)
+                return;
+        stuck = get_stuck(s);
+        if (stuck && now < s->trace_deadline_usec && stuck_is_tracing(stuck, now))
+                return;
+        s->trace_deadline_usec = 0;
+        reply->version = PROTOCOL_VERSION;
+        reply->type = MESSAGE_STUCK;
+        reply->device_id = s->config->id;
+        reply->n_requests = stuck ? (uint32_t) stuck_list(stuck, now, reply->requests, STUCK_MAX_REQUESTS) : 0;
+        for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
+                Connection *c = &s->connections[i];
+
+                if (c->fd >= 0 && c->wants_stuck)
+                        (void) send(c->fd, reply, stuck_reply_size(reply->n_requests), MSG_NOSIGNAL | MSG_DONTWAIT);
+                c->wants_stuck = false;
+        }
 }
 
 static bool call_is_valid(const Supervisor *s, const WorkerCall *call, ssize_t size) {
@@ -247,6 +347,9 @@ static void handle_call(Supervisor *s, Connection *c) {
                 break;
         case MESSAGE_ABORT:
                 handle_abort(&call);
+                return;
+        case MESSAGE_STUCK:
+                handle_stuck(s, c);
                 return;
         }
         send_reply(s, c->fd, call.type, error, NULL);
@@ -319,7 +422,7 @@ static void *supervisor_loop(void *userdata) {
                 for (size_t i = 0; i < CONNECTIONS_MAX; i++)
                         fds[3 + i] = (struct pollfd) { .fd = s->connections[i].fd, .events = POLLIN };
 
-                if (poll(fds, ELEMENTSOF(fds), TICK_MSEC) < 0 && errno != EINTR)
+                if (poll(fds, ELEMENTSOF(fds), s->trace_deadline_usec > 0 ? TRACE_TICK_MSEC : s->timeout_msec) < 0 && errno != EINTR)
                         end_process(EXIT_CRASHED);
                 check_time(s);
                 /* A hook has closed what is not its own: nothing here works any more, so the next worker takes over. */
@@ -337,6 +440,7 @@ static void *supervisor_loop(void *userdata) {
                                 handle_call(s, &s->connections[i]);
                 if (fds[0].revents)
                         accept_connections(s);
+                answer_stuck(s);
         }
         return NULL;
 }
@@ -396,6 +500,8 @@ int supervisor_start(const DeviceConfig *config, int failing_status, uid_t trust
                 .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                 .nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                 .opener = -EBADF,
+                .timeout_msec = TICK_MSEC,
+                .stuck_reply = calloc(1, sizeof(StuckReply)),
                 .load_deadline_usec = now_usec() + config->start_timeout_usec,
                 .lock = PTHREAD_MUTEX_INITIALIZER,
                 .changed = PTHREAD_COND_INITIALIZER,
@@ -404,13 +510,14 @@ int supervisor_start(const DeviceConfig *config, int failing_status, uid_t trust
                 s->connections[i].fd = -EBADF;
         s->rounds = calloc(config->queues, sizeof(uint64_t));
         (void) sd_watchdog_enabled(0, &s->watchdog_usec);
-        r = s->wake_fd < 0 || s->nudge_fd < 0 ? -errno : !s->rounds ? -ENOMEM : make_socket(config->id, &s->listen_fd);
+        r = s->wake_fd < 0 || s->nudge_fd < 0 ? -errno : !s->rounds || !s->stuck_reply ? -ENOMEM : make_socket(config->id, &s->listen_fd);
         if (r >= 0)
                 r = start_thread(s);
         if (r < 0) {
                 safe_close(s->listen_fd);
                 safe_close(s->wake_fd);
                 safe_close(s->nudge_fd);
+                free(s->stuck_reply);
                 free(s->rounds);
                 free(s);
                 return r;
@@ -427,6 +534,19 @@ int supervisor_wake_fd(Supervisor *s) {
 
 void supervisor_request_hand_over(Supervisor *s) {
         nudge(s->wake_fd);
+}
+
+int supervisor_watch(Supervisor *s, Calls *calls) {
+        Stuck *stuck;
+        int r;
+
+        r = stuck_new(s->config->name, s->config->hook_timeout_usec, calls, &stuck);
+        if (r < 0)
+                return r;
+        pthread_mutex_lock(&s->lock);
+        s->stuck = stuck;
+        pthread_mutex_unlock(&s->lock);
+        return 0;
 }
 
 void supervisor_ready(Supervisor *s, const Geometry *geometry) {

@@ -3,10 +3,11 @@
 
 /*
  * The worker's second thread, in plain C: it answers the socket (protocol.h), pings systemd's watchdog, ends a hook
- * that never finishes loading, and sees to it that a hand-over ends in time, all while Ruby is busy or stuck.
- * It never touches Ruby.
+ * that never finishes loading, judges requests that the hook does not give back (stuck.h), and sees to it that a hand-over ends
+ * in time, all while Ruby is busy or stuck. It never touches Ruby.
  */
 
+#include "service/calls.h"
 #include "service/protocol.h"
 #include "service/queue.h"
 
@@ -28,6 +29,10 @@ int supervisor_start(const DeviceConfig *config, int failing_status, uid_t trust
 int supervisor_wake_fd(Supervisor *s);
 /* From a signal handler. */
 void supervisor_request_hand_over(Supervisor *s);
+
+/* calls (borrowed, for ever) has what the hook is at, which is judged by the configuration's hook-timeout once the queues serve.
+ * Once, before that. */
+int supervisor_watch(Supervisor *s, Calls *calls);
 
 /* The hook is built: answers HELLO from now on, and tells systemd READY=1. */
 void supervisor_ready(Supervisor *s, const Geometry *geometry);

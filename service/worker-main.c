@@ -28,6 +28,8 @@ typedef struct Worker {
         char *hook_path;
         int failing_status; /* for a hook that is wrong: EXIT_WRONG, or EXIT_CRASHED for a device that is live */
         Supervisor *supervisor;
+        Calls *calls;
+        char *timeout_message; /* of UBLK::HookTimeout */
         Hook *hook;
         QueueDevice device;
         Queue **queues;
@@ -126,6 +128,22 @@ static int load_hook(Worker *w, Geometry *ret) {
                 (void) fail(w->memories.lost ? &w->memories.failure : &failure, 0);
         failure_done(&failure);
         return r;
+}
+
+/* What the hook is at can be seen, and be ended, from the moment at which it serves. */
+static int watch_hook(Worker *w) {
+        const DeviceConfig *c = w->config;
+        int r;
+
+        r = calls_new(c->queues, &w->calls);
+        if (r >= 0)
+                r = xasprintf(&w->timeout_message, "not done within hook-timeout (%.1f s); make it faster, or raise hook-timeout",
+                              (double) c->hook_timeout_usec / (double) USEC_PER_SEC);
+        if (r >= 0)
+                r = hook_watch(w->hook, w->calls, w->timeout_message);
+        if (r >= 0)
+                r = supervisor_watch(w->supervisor, w->calls);
+        return r < 0 ? log_error_errno(r, "Requests can't be watched") : 0;
 }
 
 static int make_queues(Worker *w) {
@@ -254,6 +272,8 @@ static int run_worker(Hook *hook, void *userdata) {
         w->hook = hook;
         if (load_hook(w, &geometry) < 0)
                 status = w->memories.lost ? EXIT_WRONG : w->failing_status; /* another try would find no more */
+        else if (watch_hook(w) < 0)
+                status = EXIT_CRASHED;
         else {
                 supervisor_ready(w->supervisor, &geometry);
                 unlocked(w, wait_open);

@@ -90,10 +90,11 @@ static int take_service_option(CheckOptions *o, const char *key, const char *val
         else if (streq(key, "max-io-size"))
                 r = parse_u32(value, MAX_IO_SIZE,
                               &o->max_io_size) < 0 || o->max_io_size < 4096 || o->max_io_size % 4096 ? -EINVAL : 1;
-        else if (streq(key, "hook-timeout"))
-                r = parse_u64(value, CONFIG_MAX_TIMEOUT_USEC,
-                              &o->hook_timeout_usec) < 0 || o->hook_timeout_usec == 0 ? -EINVAL : 1;
-        else {
+        else if (streq(key, "hook-timeout")) {
+                r = parse_u64(value, CONFIG_MAX_TIMEOUT_USEC, &o->hook_timeout_usec) < 0 ? -EINVAL : 1;
+                if (o->hook_timeout_usec == 0) /* no limit for a device; a check has to end */
+                        o->hook_timeout_usec = CHECK_DEFAULT_TIMEOUT_USEC;
+        } else {
                 for (size_t i = 0; i < ELEMENTSOF(without_meaning); i++)
                         if (streq(key, without_meaning[i]))
                                 return 1;

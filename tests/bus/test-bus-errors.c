@@ -32,7 +32,7 @@ static const Refusal refusals[] = {
         { "d", "memory", "recovery", "s", "perhaps", INVALID_ARGS },
         { "d", "memory", "class", "s", "lower", INVALID_ARGS },
         { "d", "memory", "start-timeout", "t", "1", INVALID_ARGS },
-        { "d", "memory", "hook-timeout", "t", "5000000", NOT_SUPPORTED },
+        { "d", "memory", "hook-timeout", "t", "5000", INVALID_ARGS },
         { "d", "memory", "on-failure", "s", "error", NOT_SUPPORTED },
         { "d", "memory", "partscan", "b", "true", NOT_SUPPORTED },
         { "d", "memory", "data-path", "s", "routed-copy", NOT_SUPPORTED },

@@ -108,6 +108,15 @@ static void test_needs(void) {
         g_assert_true(needs_any(b));
 }
 
+static void test_hook_timeout(void) {
+        _cleanup_(device_config_freep) DeviceConfig *none = parse_ok(HEAD "HookTimeoutUSec=0\n"), *least = parse_ok(HEAD "HookTimeoutUSec=100000\n"),
+                                                    *usual = parse_ok(HEAD);
+
+        g_assert_cmpuint(none->hook_timeout_usec, ==, 0);
+        g_assert_cmpuint(least->hook_timeout_usec, ==, 100000);
+        g_assert_cmpuint(usual->hook_timeout_usec, ==, 30 * USEC_PER_SEC);
+}
+
 static void test_refused(void) {
         static const struct {
                 const char *text, *expected;
@@ -128,6 +137,8 @@ static void test_refused(void) {
                 { HEAD "Depth=99999999999999999999999\n", "1 to 4096" },
                 { HEAD "MaxIOSize=4608\n", "multiple of 4096" },
                 { HEAD "MaxIOSize=67108864\n", "33554432" },
+                { HEAD "HookTimeoutUSec=99999\n", "0 (none), or 100000" },
+                { HEAD "HookTimeoutUSec=86400000001\n", "to one day" },
                 { HEAD "Recovery=default\n", "reissue" },
                 { HEAD "DataPath=teleport\n", "string" },
                 { HEAD "Mlock=maybe\n", "yes or no" },
@@ -213,6 +224,7 @@ int main(int argc, char *argv[]) {
         g_test_add_func("/config/round-trip", test_round_trip);
         g_test_add_func("/config/creating", test_creating);
         g_test_add_func("/config/needs", test_needs);
+        g_test_add_func("/config/hook-timeout", test_hook_timeout);
         g_test_add_func("/config/refused", test_refused);
         g_test_add_func("/config/limits-of-arguments", test_limits_of_arguments);
         g_test_add_func("/config/files", test_files);

@@ -74,7 +74,7 @@ static void test_own(Fixture *f, gconstpointer data) {
         (void) data;
         g_assert_cmpint(read_options(f, "a{sv}", 14, "queues", "u", 1, "depth", "u", 64, "max-io-size", "u", 65536, "read-only", "b",
                                      1, "recovery", "s", "fail-io", "on-failure", "s", "wait", "id", "u", 7, "persistent", "b",
-                                     1, "mlock", "b", 0, "hook-timeout", "t", UINT64_C(0), "start-timeout", "t",
+                                     1, "mlock", "b", 0, "hook-timeout", "t", UINT64_C(5000000), "start-timeout", "t",
                                      UINT64_C(60000000), "partscan", "b", 0, "data-path", "s", "auto", "class", "s", "My::Disk"), >=, 0);
         c = f->config;
         g_assert_cmpuint(c->depth, ==, 64);
@@ -85,6 +85,7 @@ static void test_own(Fixture *f, gconstpointer data) {
         g_assert_cmpuint(c->id, ==, 7);
         g_assert_true(c->persistent);
         g_assert_false(c->mlock);
+        g_assert_cmpuint(c->hook_timeout_usec, ==, 5000000);
         g_assert_cmpuint(c->start_timeout_usec, ==, 60000000);
         g_assert_false(c->partscan);
         g_assert_cmpstr(c->class_name, ==, "My::Disk");

@@ -39,6 +39,7 @@ static QueueDevice device = { .fd = -1, .n_queues = 1, .depth = DEPTH, .descript
 static struct ublk_io_desc io[DEPTH];
 static void (*on_wait)(void); /* brings completions about */
 static unsigned n_waits, n_served;
+static uint64_t last_round;
 
 int io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct io_uring_params *p) {
         g_assert_cmpuint(entries, ==, DEPTH + 1);
@@ -107,6 +108,7 @@ int io_uring_submit_and_wait(struct io_uring *ring, unsigned wait_nr) {
         n_waits++;
         for (int i = 0; i < 3; i++)
                 g_assert_true(queue_is_sound(queue, &seen));
+        g_assert_false(queue_awaits_turn(queue, &seen));
         if (on_wait)
                 on_wait();
         else
@@ -121,11 +123,18 @@ static void complete(uint64_t data, int result) {
         cqe->res = result;
 }
 
+static bool awaits_turn(void) {
+        uint64_t round = 0;
+
+        return queue_awaits_turn(queue, &round);
+}
+
 static void serve(void *userdata, Request *const *requests, size_t n) {
         uint64_t seen = 0;
 
         (void) userdata;
         n_served += (unsigned) n;
+        g_assert_false(awaits_turn());
         for (int i = 0; i < 3; i++)
                 g_assert_true(queue_is_sound(queue, &seen)); /* however long it takes */
         for (size_t i = 0; i < n; i++)
@@ -133,12 +142,20 @@ static void serve(void *userdata, Request *const *requests, size_t n) {
 }
 
 static void unlocked(void *userdata, void (*fn)(void *), void *argument) {
+        uint64_t before, after;
+
         (void) userdata;
+        g_assert_true(queue_awaits_turn(queue, &before));
         fn(argument);
+        g_assert_true(queue_awaits_turn(queue, &after)); /* until the interpreter is had again */
+        g_assert_cmpuint(before, ==, after);
+        g_assert_cmpuint(before, !=, last_round);
+        last_round = after;
 }
 
 static void idle(void *userdata) {
         (void) userdata;
+        g_assert_true(awaits_turn());
 }
 
 static const Server server = { .serve = serve, .unlocked = unlocked, .idle = idle };
@@ -147,6 +164,7 @@ static void begin(const int *answers, int expected) {
         kernel = (Ring) { .answers = answers };
         memset(io, 0, sizeof(io));
         n_waits = n_served = 0;
+        last_round = 0;
         on_wait = NULL;
         descriptors = io;
         g_assert_cmpint(queue_new(&device, 0, 77, &queue), ==, 0);

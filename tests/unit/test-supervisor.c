@@ -14,6 +14,7 @@
 #include <glib.h>
 #include <glib/gstdio.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -35,13 +36,16 @@ typedef enum Part {
         PART_HAND_OVER, /* is asked to hand over, once ready */
         PART_STOP_EARLY, /* is asked to hand over while it loads */
         PART_STUCK,     /* is asked to hand over, and serves on */
+        PART_CALL,      /* serves, with a request in the hook */
+        PART_SILENT,    /* the same, but nobody takes its backtrace */
+        PART_WAIT,      /* the same, with nothing in the hook */
 } Part;
 
 static char *root;
 static pid_t worker;
 static int to_worker = -1, notify_fd = -1;
 static char *notify_path;
-static _Atomic bool *sound; /* shared with the worker */
+static _Atomic bool *sound, *waiting; /* shared with the worker */
 
 void queue_add_statistics(const Queue *q, Statistics *s) {
         (void) q;
@@ -54,6 +58,12 @@ bool queue_is_sound(const Queue *q, uint64_t *round) {
         return atomic_load(sound);
 }
 
+bool queue_awaits_turn(const Queue *q, uint64_t *ret_round) {
+        (void) q;
+        *ret_round = 1;
+        return atomic_load(waiting);
+}
+
 static void step(int fd) {
         char c;
 
@@ -63,6 +73,35 @@ static void step(int fd) {
 
 static void ready(Supervisor *s) {
         supervisor_ready(s, &(Geometry) { .size = 12345 << 9, .logical_block_size = 512 });
+}
+
+static void *grant_wishes(void *userdata) {
+        Calls *calls = userdata;
+        uint64_t number;
+        unsigned wishes;
+        size_t index;
+
+        for (;;) {
+                calls_wait(calls);
+                while (calls_take_wish(calls, &index, &number, &wishes))
+                        calls_grant(calls, index, number, "disk.rb:7:in `read'\ndisk.rb:9");
+        }
+        return NULL;
+}
+
+static Calls *calls; /* not lost, for the sanitizers */
+
+static void enter_hook(Supervisor *s, Part part) {
+        pthread_t thread;
+        size_t index;
+
+        if (calls_new(1, &calls) < 0 || supervisor_watch(s, calls) < 0)
+                _exit(97);
+        if (part == PART_CALL)
+                (void) pthread_create(&thread, NULL, grant_wishes, calls);
+        if (part == PART_WAIT)
+                return;
+        call_begin(calls_join(calls, &index), &(Request) { .op = OPERATION_WRITE, .offset = 8192, .length = 512 });
 }
 
 static void act(Supervisor *s, Part part, int fd) {
@@ -77,6 +116,8 @@ static void act(Supervisor *s, Part part, int fd) {
         }
         if (part == PART_READY)
                 step(fd);
+        if (part >= PART_CALL)
+                enter_hook(s, part);
         ready(s);
         if (part == PART_READY)
                 return;
@@ -101,6 +142,8 @@ static void act(Supervisor *s, Part part, int fd) {
                 supervisor_request_hand_over(s);
 }
 
+static uint64_t hook_timeout_usec = CONFIG_DEFAULT_HOOK_TIMEOUT_USEC;
+
 static void be_worker(Part part, uid_t trusted, uint64_t start_timeout_usec, int fd, int started) {
         DeviceConfig *config = device_config_new(ID);
         char pid[16];
@@ -111,6 +154,7 @@ static void be_worker(Part part, uid_t trusted, uint64_t start_timeout_usec, int
         config->name = strdup("disk0");
         config->hook = strdup("file");
         config->start_timeout_usec = start_timeout_usec;
+        config->hook_timeout_usec = hook_timeout_usec;
         if (supervisor_start(config, EXIT_WRONG, trusted, &s) < 0)
                 _exit(98);
         (void) !write(started, "x", 1);
@@ -125,6 +169,7 @@ static void begin_as(Part part, uid_t trusted, uint64_t start_timeout_usec) {
 
         g_assert_cmpint(pipe2(down, O_CLOEXEC) | pipe2(up, O_CLOEXEC), ==, 0);
         atomic_store(sound, true);
+        atomic_store(waiting, false);
         (void) fflush(NULL);
         worker = fork();
         if (worker == 0) {
@@ -531,6 +576,152 @@ static void test_stuck(void) {
         g_assert_cmpuint(now_usec() - begun, <, 6 * USEC_PER_SEC);
 }
 
+/* The connection on which it was told to serve. */
+static int begin_serving(Part part) {
+        int fd;
+
+        begin(part);
+        fd = connect_ready();
+        put_call(fd, MESSAGE_OPEN);
+        go_on();
+        g_assert_cmpint(get_reply(fd, MESSAGE_OPEN).error, ==, 0);
+        return fd;
+}
+
+static const StuckReply *get_stuck_reply(int fd) {
+        static StuckReply reply;
+        ssize_t n;
+
+        g_assert_true(readable(fd, 10000));
+        n = recv(fd, &reply, sizeof(reply), MSG_TRUNC);
+        g_assert_cmpint(n, >=, (ssize_t) stuck_reply_size(0));
+        g_assert_cmpint(n, ==, (ssize_t) stuck_reply_size(reply.n_requests));
+        g_assert_cmpuint(reply.version, ==, PROTOCOL_VERSION);
+        g_assert_cmpuint(reply.type, ==, MESSAGE_STUCK);
+        g_assert_cmpuint(reply.device_id, ==, ID);
+        g_assert_cmpint(reply.error, ==, 0);
+        return &reply;
+}
+
+static void assert_stuck(const StuckReply *reply, const char *backtrace) {
+        g_assert_cmpuint(reply->n_requests, ==, 1);
+        g_assert_cmpuint(reply->requests[0].op, ==, OPERATION_WRITE);
+        g_assert_cmpuint(reply->requests[0].offset, ==, 8192);
+        g_assert_cmpuint(reply->requests[0].length, ==, 512);
+        g_assert_cmpuint(reply->requests[0].age_usec, >=, USEC_PER_SEC);
+        g_assert_cmpuint(reply->requests[0].age_usec, <, 30 * USEC_PER_SEC);
+        g_assert_cmpuint(reply->requests[0].backtrace_size, ==, strlen(backtrace));
+        g_assert_cmpstr(reply->requests[0].backtrace, ==, backtrace);
+}
+
+static void test_stuck_requests(void) {
+        int fd = begin_serving(PART_CALL), second = connect_worker();
+
+        put_call(fd, MESSAGE_STUCK);
+        g_assert_cmpuint(get_stuck_reply(fd)->n_requests, ==, 0); /* not yet */
+        g_usleep(1700 * 1000);
+        put_call(fd, MESSAGE_STUCK);
+        put_call(second, MESSAGE_STUCK);
+        assert_stuck(get_stuck_reply(fd), "disk.rb:7:in `read'\ndisk.rb:9");
+        assert_stuck(get_stuck_reply(second), "disk.rb:7:in `read'\ndisk.rb:9");
+        close(fd);
+        close(second);
+        end();
+
+        begin(PART_LOAD); /* there is nothing yet that could be stuck */
+        fd = connect_worker();
+        put_call(fd, MESSAGE_STUCK);
+        g_assert_cmpuint(get_stuck_reply(fd)->n_requests, ==, 0);
+        close(fd);
+        end();
+}
+
+/* Whoever asks then waits a little, and nobody else does. */
+static void test_stuck_silent(void) {
+        int fd = begin_serving(PART_SILENT), second = connect_worker(), gone;
+        uint64_t begun;
+
+        g_usleep(1700 * 1000);
+        begun = now_usec();
+        put_call(fd, MESSAGE_STUCK);
+        put_call(fd, MESSAGE_STUCK);
+        gone = connect_worker();
+        put_call(gone, MESSAGE_STUCK);
+        close(gone);
+        g_assert_cmpint(call(second, MESSAGE_STATISTICS).error, ==, 0);
+        g_assert_cmpuint(now_usec() - begun, <, 400 * USEC_PER_MSEC);
+        put_call(second, MESSAGE_STUCK);
+        assert_stuck(get_stuck_reply(fd), "");
+        g_assert_cmpuint(now_usec() - begun, >=, 400 * USEC_PER_MSEC);
+        g_assert_cmpuint(now_usec() - begun, <, 1500 * USEC_PER_MSEC);
+        assert_stuck(get_stuck_reply(second), "");
+        close(fd);
+        close(second);
+        end();
+}
+
+/* The last stage: the process ends, and says why. */
+static void check_stuck_end(Part part, const char *cause) {
+        uint64_t begun;
+        char *notice;
+        int fd;
+
+        hook_timeout_usec = 200 * USEC_PER_MSEC;
+        listen_begin();
+        fd = begin_serving(part);
+        drain_notices();
+        begun = now_usec();
+        atomic_store(waiting, part == PART_WAIT);
+        g_assert_cmpint(wait_for_end(), ==, EXIT_CRASHED);
+        g_test_message("after %.2f s", (double) (now_usec() - begun) / USEC_PER_SEC);
+        g_assert_cmpuint(now_usec() - begun, >=, 2 * USEC_PER_SEC);
+        g_assert_cmpuint(now_usec() - begun, <, 4 * USEC_PER_SEC);
+        notice = get_notice("STATUS={", 1000);
+        g_assert_nonnull(notice);
+        g_assert_nonnull(strstr(notice, cause));
+        g_assert_nonnull(strstr(notice, "ERRNO=110"));
+        close(fd);
+        listen_end();
+        hook_timeout_usec = CONFIG_DEFAULT_HOOK_TIMEOUT_USEC;
+}
+
+static void test_stuck_ends(void) {
+        check_stuck_end(PART_CALL, "write of 512 bytes at 8192");
+        check_stuck_end(PART_SILENT, "C code keeps the interpreter");
+        check_stuck_end(PART_WAIT, "waited for the interpreter"); /* no request is to blame */
+}
+
+/* Whatever comes, it is answered or the connection is closed, and the thread goes on. */
+static void test_fuzz(void) {
+        int fd = begin_serving(PART_CALL), other = -EBADF;
+
+        for (unsigned i = 0; i < 3000; i++) {
+                char packet[sizeof(WorkerCall) + 64];
+                size_t size = (size_t) g_test_rand_int_range(0, sizeof(packet));
+                WorkerCall c = call_of((MessageType) g_test_rand_int_range(0, _MESSAGE_MAX + 2));
+
+                if (other < 0)
+                        other = connect_worker();
+                for (size_t j = 0; j < sizeof(packet); j++)
+                        packet[j] = (char) g_test_rand_int();
+                if (g_test_rand_bit()) {
+                        c.text_size = (uint32_t) g_test_rand_int_range(0, FAILURE_MAX_TEXT + 2);
+                        memcpy(c.text, packet, sizeof(c.text));
+                        memcpy(packet, &c, sizeof(c));
+                        size = g_test_rand_bit() ? sizeof(c) : size;
+                }
+                if (send(other, packet, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+                        other = safe_close(other);
+        }
+        safe_close(other);
+        g_assert_cmpint(call(fd, MESSAGE_STATISTICS).error, ==, 0);
+        g_usleep(600 * 1000);
+        put_call(fd, MESSAGE_STUCK);
+        (void) get_stuck_reply(fd);
+        close(fd);
+        end();
+}
+
 static void be_isolated(int fd, pid_t other) {
         pid_t child;
         char c;
@@ -618,8 +809,9 @@ int main(int argc, char **argv) {
         g_assert_cmpint(chmod(root, 0755), ==, 0);
         config_set_root(root);
         notify_begin();
-        sound = mmap(NULL, sizeof(*sound), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        sound = mmap(NULL, 2 * sizeof(*sound), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         g_assert_true(sound != MAP_FAILED);
+        waiting = sound + 1;
         g_test_add_func("/supervisor/hello", test_hello);
         g_test_add_func("/supervisor/bad-calls", test_bad_calls);
         g_test_add_func("/supervisor/open", test_open);
@@ -633,6 +825,10 @@ int main(int argc, char **argv) {
         g_test_add_func("/supervisor/watchdog", test_watchdog);
         g_test_add_func("/supervisor/ends", test_ends);
         g_test_add_func("/supervisor/stuck", test_stuck);
+        g_test_add_func("/supervisor/stuck-requests", test_stuck_requests);
+        g_test_add_func("/supervisor/stuck-silent", test_stuck_silent);
+        g_test_add_func("/supervisor/stuck-ends", test_stuck_ends);
+        g_test_add_func("/supervisor/fuzz", test_fuzz);
         g_test_add_func("/supervisor/isolation", test_isolation);
         r = g_test_run();
         remove_files();
