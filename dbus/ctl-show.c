@@ -28,7 +28,7 @@ static int read_device(sd_bus_message *m, json_t **ret) {
         return *ret ? 1 : -ENOMEM;
 }
 
-static json_t *list_devices(Ctl *c, const char *what) {
+json_t *ctl_list_devices(Ctl *c, const char *what) {
         sd_bus_message *m = ctl_new_call(c, "ListDevices"), *reply = NULL;
         json_t *devices, *device;
 
@@ -93,7 +93,7 @@ int ctl_list(Ctl *c, int argc, char **argv) {
         int status;
 
         (void) argc;
-        devices = list_devices(c, argv[0]);
+        devices = ctl_list_devices(c, argv[0]);
         if (!devices)
                 return CTL_FAILED;
         status = status_of_list(devices);
@@ -156,19 +156,13 @@ static void print_device(const Ctl *c, const json_t *d) {
 }
 
 static int status_device(Ctl *c, const char *designation) {
-        sd_bus_message *m = ctl_new_call(c, "GetDevice"), *reply = NULL;
-        const char *path;
+        _cleanup_free_ char *path = NULL;
         json_t *device;
         int status;
 
-        if (!m || sd_bus_message_append(m, "s", designation) < 0) {
-                sd_bus_message_unref(m);
+        if (ctl_get_device(c, designation, &path) < 0)
                 return CTL_FAILED;
-        }
-        if (ctl_call(c, m, 0, designation, &reply) < 0)
-                return CTL_FAILED;
-        device = sd_bus_message_read(reply, "o", &path) < 0 ? NULL : ctl_get_all(c, path, DEVICE_INTERFACE, designation);
-        sd_bus_message_unref(reply);
+        device = ctl_get_all(c, path, DEVICE_INTERFACE, designation);
         if (!device)
                 return CTL_FAILED;
         status = state_is_trouble(text_of(device, "State")) ? CTL_TROUBLE : CTL_OK;
@@ -185,7 +179,7 @@ static int status_service(Ctl *c) {
         json_t *service = ctl_get_all(c, MANAGER_PATH, MANAGER_INTERFACE, "status"), *devices;
         int status;
 
-        devices = service ? list_devices(c, "status") : NULL;
+        devices = service ? ctl_list_devices(c, "status") : NULL;
         if (!devices) {
                 json_decref(service);
                 return CTL_FAILED;

@@ -103,6 +103,28 @@ int ctl_call(Ctl *c, sd_bus_message *m, uint64_t timeout_usec, const char *what,
         return r < 0 ? r : 0;
 }
 
+int ctl_get_device(Ctl *c, const char *designation, char **ret_path) {
+        sd_bus_message *m = ctl_new_call(c, "GetDevice"), *reply = NULL;
+        const char *path;
+        int r;
+
+        if (!m)
+                return -EIO;
+        r = sd_bus_message_append(m, "s", designation);
+        if (r < 0) {
+                sd_bus_message_unref(m);
+                return report(designation, r, NULL);
+        }
+        r = ctl_call(c, m, 0, designation, &reply);
+        if (r < 0)
+                return r;
+        r = sd_bus_message_read(reply, "o", &path);
+        if (r >= 0)
+                r = xstrdup(path, ret_path);
+        sd_bus_message_unref(reply);
+        return r < 0 ? report(designation, r, NULL) : 0;
+}
+
 json_t *ctl_get_all(Ctl *c, const char *path, const char *interface, const char *what) {
         sd_bus_message *m = NULL, *reply = NULL;
         json_t *j = NULL;

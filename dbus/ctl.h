@@ -13,7 +13,7 @@ enum {
         CTL_OK = 0,
         CTL_FAILED = 1,
         CTL_USAGE = 2,
-        CTL_TROUBLE = 3, /* list, status: a device has failed, or is held */
+        CTL_TROUBLE = 3, /* list, status: a device has failed, or is held; stuck: there are such requests */
 };
 
 typedef enum JsonMode {
@@ -49,6 +49,7 @@ int ctl_delete(Ctl *c, int argc, char **argv);
 int ctl_restart(Ctl *c, int argc, char **argv);
 int ctl_list(Ctl *c, int argc, char **argv);
 int ctl_status(Ctl *c, int argc, char **argv);
+int ctl_stuck(Ctl *c, int argc, char **argv);
 int ctl_probe(Ctl *c, int argc, char **argv);
 /* Without the bus: they become ublk-ruby-worker, as the caller. */
 int ctl_check(Ctl *c, int argc, char **argv);
@@ -60,6 +61,11 @@ int ctl_call(Ctl *c, sd_bus_message *m, uint64_t timeout_usec, const char *what,
 sd_bus_message *ctl_new_call(Ctl *c, const char *method);
 /* All properties of an interface of org.ublk as an object; NULL has been reported, as failure of what. */
 json_t *ctl_get_all(Ctl *c, const char *path, const char *interface, const char *what);
+
+/* The object of a device; a failure has been reported. */
+int ctl_get_device(Ctl *c, const char *designation, char **ret_path);
+/* ListDevices as an array of objects: id, name, node, hook, state, size, path; NULL has been reported, as failure of what. */
+json_t *ctl_list_devices(Ctl *c, const char *what);
 
 /* The message's next complete value. */
 int json_from_message(sd_bus_message *m, json_t **ret);

@@ -148,6 +148,7 @@ DeviceBus *device_bus_free(DeviceBus *db) {
         sd_bus_slot_unref(db->watch);
         sd_bus_slot_unref(db->fetch);
         hello_free(db->hello);
+        stuck_query_free(db->stuck);
         free(db);
         return NULL;
 }
@@ -302,6 +303,10 @@ static int method_restart(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         return r < 0 ? r : restart_begin(device_bus_get(d)->mb, m, d, e);
 }
 
+static int method_get_stuck_requests(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        return stuck_begin(device_bus_get(userdata), m, e);
+}
+
 #define CONSTANT SD_BUS_VTABLE_PROPERTY_CONST
 #define CHANGES SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE
 
@@ -331,6 +336,8 @@ static const sd_bus_vtable device_vtable[] = {
         SD_BUS_METHOD_WITH_ARGS("Delete", SD_BUS_ARGS("a{sv}", options), SD_BUS_NO_RESULT, method_delete,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Restart", SD_BUS_ARGS("a{sv}", options), SD_BUS_NO_RESULT, method_restart,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("GetStuckRequests", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(stttas)", requests), method_get_stuck_requests,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_VTABLE_END,
 };

@@ -4,19 +4,21 @@
 /* One device on the bus: its object at /org/ublk/device/N, and the signals of its unit that keep it true. */
 
 #include "dbus/operation.h"
+#include "dbus/stuck.h"
 
 #define DEVICE_INTERFACE "org.ublk.Device"
 #define DEVICE_PATH_PREFIX "/org/ublk/device"
 
-typedef struct DeviceBus {
+struct DeviceBus {
         ManagerBus *mb;       /* borrowed */
         Device *device;       /* borrowed; its userdata is this */
         Operation *operation; /* the one that works on it, or NULL */
         sd_bus_slot *watch;   /* PropertiesChanged of its unit */
         sd_bus_slot *fetch;
         Hello *hello;
+        StuckQuery *stuck;    /* the question that its worker is being asked, or NULL */
         bool awaited;         /* the manager's start waits for its first news */
-} DeviceBus;
+};
 
 /* Watches the device's unit and asks for its state, but says nothing of it to clients yet. */
 int device_bus_new(ManagerBus *mb, Device *d);

@@ -19,6 +19,7 @@ static void help(void) {
              "                                  Create a device, print its node\n"
              "  delete [--keep-state] DEVICE... Delete devices that nobody uses\n"
              "  restart DEVICE...               Hand devices over to new workers\n"
+             "  stuck [DEVICE...]               Show requests that hooks don't give back\n"
              "  probe                           Show what this kernel can do\n"
              "  check HOOK [NAME=VALUE...]      Look for faults in a hook, without a device\n"
              "  describe HOOK [NAME=VALUE...]   Show what a hook takes, and the disk that it makes\n"
@@ -43,7 +44,7 @@ static void help(void) {
              "  0  done\n"
              "  1  failed; probe: this kernel can't serve; check: the hook has faults\n"
              "  2  wrong usage; nothing was asked of the service\n"
-             "  3  list, status: a device has failed or is held");
+             "  3  list, status: a device has failed or is held; stuck: there are such requests");
 }
 
 typedef struct Verb {
@@ -62,6 +63,7 @@ static const Verb verbs[] = {
         { "create",  2, ANY, ctl_create,  "create NAME HOOK [NAME=VALUE...]" },
         { "delete",  1, ANY, ctl_delete,  "delete [--keep-state] DEVICE..." },
         { "restart", 1, ANY, ctl_restart, "restart DEVICE..." },
+        { "stuck",   0, ANY, ctl_stuck,   "stuck [DEVICE...]" },
         { "probe",   0, 0,   ctl_probe,   "probe" },
         { "check",   1, ANY, ctl_check,   "check HOOK [NAME=VALUE...]", .alone = true },
         { "describe", 1, ANY, ctl_describe, "describe HOOK [NAME=VALUE...]", .alone = true },

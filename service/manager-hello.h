@@ -2,9 +2,7 @@
 #pragma once
 
 /*
- * One question of the manager to a worker: what did the hook make of its configuration? Asked over the worker's socket
- * (protocol.h) from the event loop, so that a worker that is stuck costs the manager nothing. A worker runs foreign code,
- * and all workers have one uid: only the unit's own main process is believed, and only what makes sense.
+ * A question (manager-question.h) to a worker: what did the hook make of its configuration? Only what makes sense is believed.
  */
 
 #include "service/protocol.h"
@@ -19,8 +17,7 @@ typedef struct Hello Hello;
  * be freed in it. */
 typedef void (*HelloHandler)(void *userdata, int r, uint32_t pid, const WorkerReply *reply);
 
-/* Connects and asks at once. pid: the main process of the device's unit. -ENOENT, -ECONNREFUSED or -EAGAIN where nobody
- * listens (yet), -ESRCH without a pid, -EPERM where somebody else listens, -ELOOP or -ENOTSOCK where no socket is. */
+/* Errors as of question_new. */
 int hello_new(sd_event *event, const DeviceConfig *config, uint32_t pid, HelloHandler handler, void *userdata, Hello **ret);
 /* Without an answer yet: gives up, the handler is not called. */
 Hello *hello_free(Hello *h);

@@ -5,7 +5,10 @@
 #include "service/state.h"
 #include "service/paths.h"
 
+#include "service/uapi.h"
+
 #include <fcntl.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -157,6 +160,56 @@ static int listen_at(const DeviceConfig *c) {
         return fd;
 }
 
+/* A line of the test's file: OPERATION OFFSET LENGTH AGE [FRAME;FRAME…]. */
+static bool read_stuck_request(const char *line, StuckRequest *ret) {
+        static const char *const ops[] = { "read", "write", "flush", "discard", "", "write_zeroes" };
+        int at = 0;
+        char op[16];
+
+        *ret = (StuckRequest) { .op = UBLK_IO_OP_WRITE_ZEROES + 1 };
+        if (sscanf(line, "%15s %" SCNu64 " %" SCNu64 " %" SCNu64 " %n", op, &ret->offset, &ret->length, &ret->age_usec, &at) < 4)
+                return false;
+        for (uint32_t i = 0; i < ELEMENTSOF(ops); i++)
+                if (streq(ops[i], op))
+                        ret->op = i;
+        ret->backtrace_size = (uint32_t) strnlen(line + at, sizeof(ret->backtrace));
+        memcpy(ret->backtrace, line + at, ret->backtrace_size);
+        for (uint32_t i = 0; i < ret->backtrace_size; i++)
+                if (ret->backtrace[i] == ';')
+                        ret->backtrace[i] = '\n';
+        return true;
+}
+
+/* What stuck-N says: such lines; or in its first line how to misbehave. */
+static void answer_stuck(int client, uint32_t id) {
+        static StuckReply reply;
+        _cleanup_free_ char *text = NULL;
+        char *rest, *line;
+        size_t size;
+
+        reply = (StuckReply) { .version = PROTOCOL_VERSION, .type = MESSAGE_STUCK, .device_id = id };
+        (void) read_file(path_of("stuck-", id, "").s, 65536, &text, NULL);
+        for (rest = text; rest && (line = strsep(&rest, "\n"));)
+                if (reply.n_requests < STUCK_MAX_REQUESTS && read_stuck_request(line, &reply.requests[reply.n_requests]))
+                        reply.n_requests++;
+        size = stuck_reply_size(reply.n_requests);
+        if (text && strncmp(text, "close", 5) == 0)
+                return;
+        if (text && strncmp(text, "silent", 6) == 0)
+                (void) sleep(30);
+        if (text && strncmp(text, "slow", 4) == 0)
+                (void) usleep(500000);
+        if (text && strncmp(text, "short", 5) == 0)
+                size--;
+        if (text && strncmp(text, "many", 4) == 0)
+                reply.n_requests = STUCK_MAX_REQUESTS + 1;
+        if (text && strncmp(text, "long", 4) == 0)
+                reply.requests[0].backtrace_size = STUCK_MAX_BACKTRACE + 1;
+        if (text && strncmp(text, "error", 5) == 0)
+                reply.error = EIO;
+        (void) send(client, &reply, size, MSG_NOSIGNAL);
+}
+
 static void serve(const DeviceConfig *c, int ready) {
         WorkerReply reply = reply_of(c);
         int fd = listen_at(c);
@@ -171,8 +224,12 @@ static void serve(const DeviceConfig *c, int ready) {
                 /* A test can have it find its voice. */
                 if (streq(c->hook, "mute") && !kernel_flag("speak"))
                         continue;
-                if (recv(client, &call, sizeof(call), 0) == sizeof(call) && call.type == MESSAGE_HELLO)
+                if (recv(client, &call, sizeof(call), 0) != sizeof(call))
+                        call.type = _MESSAGE_MAX;
+                if (call.type == MESSAGE_HELLO)
                         (void) send(client, &reply, sizeof(reply), MSG_NOSIGNAL);
+                if (call.type == MESSAGE_STUCK)
+                        answer_stuck(client, c->id);
                 close(client);
         }
 }

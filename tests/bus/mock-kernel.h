@@ -23,7 +23,7 @@ void kernel_hold_after_stop(uint32_t id);
 void state_begin(const DeviceConfig *c);
 void state_settle(uint32_t id, const char *word);
 
-/* A process that answers HELLO as the device's worker; its pid. */
+/* A process that answers HELLO, and STUCK with what the test's file stuck-N says, as the device's worker; its pid. */
 pid_t worker_start(const DeviceConfig *c);
 void worker_stop(pid_t pid);
 

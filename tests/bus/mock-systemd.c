@@ -23,7 +23,7 @@
  *     liar, shapeless, impostor, symlink
  *              its worker names another depth; describes no disk; has another process listen; listens elsewhere
  *
- * Files below the root steer the rest: holders-N (JSON array), keep-N (the stop leaves the device quiesced), hold-after-stop-N
+ * Files below the root steer the rest: stuck-N (mock-kernel.c), holders-N (JSON array), keep-N (the stop leaves the device quiesced), hold-after-stop-N
  * (becomes holders-N with the stop), foreign-N (another program is faster with the id), refuse-restart, cancel (somebody else's
  * stop ends each start), unsupported (reason), no-answer (control writes nothing), refuse-reload. Interface org.ublk.Mock sets a unit's state.
  */
