@@ -10,6 +10,8 @@
 #define PATH_MARKERS PATH_RUN "/nodes"
 /* The worker's own RuntimeDirectory is PATH_RUN/N, its socket lies in it. */
 #define PATH_WORKER_SOCKET PATH_RUN "/%u/worker.sock"
+/* What it leaves to the next worker: see service/culprits.h. */
+#define PATH_WORKER_CULPRITS PATH_RUN "/%u/culprits"
 /* The answer of ublk-ruby-control@INSTANCE.service, in the RuntimeDirectory of all of them; the manager takes it away. */
 #define PATH_CONTROL_RESULT "/run/ublk-ruby-control/%s.json"
 

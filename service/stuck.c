@@ -229,24 +229,22 @@ static void first_stage(Stuck *s, size_t task, const CallView *v, uint64_t now, 
         log_call(s, task, v, age);
 }
 
-/* The second and the third. */
-static int last_stages(Stuck *s, size_t task, const CallView *v, uint64_t now, uint64_t *wait, Failure *ret_failure) {
+/* The second, and whether the third is due. */
+static bool last_stages(Stuck *s, size_t task, const CallView *v, uint64_t now, uint64_t *wait) {
         StuckCall *c = &s->tasks[task];
 
         if (s->limits.interrupt_usec == UINT64_MAX)
-                return 0;
+                return false;
         if (now - c->since < s->limits.interrupt_usec) {
                 note_wait(now, c->since + s->limits.interrupt_usec, wait);
-                return 0;
+                return false;
         }
         if (c->interrupted == 0) {
                 c->interrupted = now;
                 calls_want(s->calls, task, v->number, CALL_WISH_INTERRUPT);
         }
-        if (now - c->interrupted >= s->limits.grace_usec)
-                return end_call(s, task, v, now - c->since, ret_failure);
         note_wait(now, c->interrupted + s->limits.grace_usec, wait);
-        return 0;
+        return now - c->interrupted >= s->limits.grace_usec;
 }
 
 /* False if that task has nothing in the hook. */
@@ -262,21 +260,24 @@ static bool look(Stuck *s, size_t task, uint64_t now, CallView *ret) {
         return true;
 }
 
-int stuck_check(Stuck *s, uint64_t now, uint64_t *ret_wait, Failure *ret_failure) {
+/* Of several for which the process has to end the oldest is to blame: others may have waited for it. */
+int stuck_check(Stuck *s, uint64_t now, uint64_t *ret_wait, CallView *ret_call, Failure *ret_failure) {
         uint64_t wait = s->limits.tick_usec;
-        int r = 0;
+        size_t worst = SIZE_MAX;
+        CallView v;
 
         skip_gap(s, now);
-        for (size_t i = 0; r >= 0 && i < calls_count(s->calls); i++) {
-                CallView v;
-
+        for (size_t i = 0; i < calls_count(s->calls); i++) {
                 if (!look(s, i, now, &v))
                         continue;
                 first_stage(s, i, &v, now, &wait);
-                r = last_stages(s, i, &v, now, &wait, ret_failure);
+                if (!last_stages(s, i, &v, now, &wait) || (worst != SIZE_MAX && s->tasks[worst].since <= s->tasks[i].since))
+                        continue;
+                worst = i;
+                *ret_call = v;
         }
         *ret_wait = wait;
-        return r;
+        return worst == SIZE_MAX ? 0 : end_call(s, worst, ret_call, now - s->tasks[worst].since, ret_failure);
 }
 
 int stuck_check_turn(Stuck *s, size_t queue, bool waiting, uint64_t round, uint64_t now, Failure *ret_failure) {

@@ -40,8 +40,8 @@ static inline void stuck_freep(Stuck **s) {
 }
 
 /* Looks at all calls and does what is due. *ret_wait: in how many microseconds to look again. -ETIMEDOUT: the process has to
- * end; the journal knows, and *ret_failure says why. */
-int stuck_check(Stuck *s, uint64_t now_usec, uint64_t *ret_wait, Failure *ret_failure);
+ * end because of *ret_call; the journal knows, and *ret_failure says why. */
+int stuck_check(Stuck *s, uint64_t now_usec, uint64_t *ret_wait, CallView *ret_call, Failure *ret_failure);
 
 /* The same for a task that waits for its turn in the interpreter while requests may wait for it, and has no call: some other
  * thread of the hook is in the way. queue: below calls_max(). waiting: whether it does; round: tells one wait from the next (queue.h). */

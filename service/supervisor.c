@@ -70,6 +70,7 @@ struct Supervisor {
         size_t n_queues;
         uint64_t *rounds;           /* owned: of each queue, as seen last */
         Stuck *stuck;               /* owned; NULL until there is something to watch */
+        Culprits *culprits;         /* borrowed; there if stuck is */
         int exit_status;
         uint64_t exit_deadline_usec;
 };
@@ -175,13 +176,16 @@ static int check_turns(Supervisor *s, Stuck *stuck, uint64_t now, Failure *f) {
 static void check_stuck(Supervisor *s, uint64_t now) {
         Stuck *stuck = get_stuck(s);
         Failure f = FAILURE_NULL;
+        CallView call;
         uint64_t wait;
         int r;
 
         if (!stuck)
                 return;
-        r = stuck_check(stuck, now, &wait, &f);
-        if (r >= 0)
+        r = stuck_check(stuck, now, &wait, &call, &f);
+        if (r < 0)
+                culprits_note(s->culprits, &call);
+        else
                 r = check_turns(s, stuck, now, &f);
         if (r < 0) {
                 supervisor_publish(&f);
@@ -536,7 +540,7 @@ void supervisor_request_hand_over(Supervisor *s) {
         nudge(s->wake_fd);
 }
 
-int supervisor_watch(Supervisor *s, Calls *calls) {
+int supervisor_watch(Supervisor *s, Calls *calls, Culprits *culprits) {
         Stuck *stuck;
         int r;
 
@@ -545,6 +549,7 @@ int supervisor_watch(Supervisor *s, Calls *calls) {
                 return r;
         pthread_mutex_lock(&s->lock);
         s->stuck = stuck;
+        s->culprits = culprits;
         pthread_mutex_unlock(&s->lock);
         return 0;
 }

@@ -8,6 +8,7 @@
  */
 
 #include "service/calls.h"
+#include "service/culprits.h"
 #include "service/protocol.h"
 #include "service/queue.h"
 
@@ -30,9 +31,9 @@ int supervisor_wake_fd(Supervisor *s);
 /* From a signal handler. */
 void supervisor_request_hand_over(Supervisor *s);
 
-/* calls (borrowed, for ever) has what the hook is at, which is judged by the configuration's hook-timeout once the queues serve.
- * Once, before that. */
-int supervisor_watch(Supervisor *s, Calls *calls);
+/* calls has what the hook is at, which is judged by the configuration's hook-timeout once the queues serve; culprits is told of
+ * the one for which the process has to end. Both are borrowed for ever. Once, before that. */
+int supervisor_watch(Supervisor *s, Calls *calls, Culprits *culprits);
 
 /* The hook is built: answers HELLO from now on, and tells systemd READY=1. */
 void supervisor_ready(Supervisor *s, const Geometry *geometry);

@@ -29,8 +29,10 @@ typedef struct Worker {
         int failing_status; /* for a hook that is wrong: EXIT_WRONG, or EXIT_CRASHED for a device that is live */
         Supervisor *supervisor;
         Calls *calls;
+        Culprits *culprits;
         char *timeout_message; /* of UBLK::HookTimeout */
         Hook *hook;
+        const Server *server;
         QueueDevice device;
         Queue **queues;
         Store store;
@@ -142,7 +144,9 @@ static int watch_hook(Worker *w) {
         if (r >= 0)
                 r = hook_watch(w->hook, w->calls, w->timeout_message);
         if (r >= 0)
-                r = supervisor_watch(w->supervisor, w->calls);
+                r = culprits_new(c, &w->culprits);
+        if (r >= 0)
+                r = supervisor_watch(w->supervisor, w->calls, w->culprits);
         return r < 0 ? log_error_errno(r, "Requests can't be watched") : 0;
 }
 
@@ -182,6 +186,21 @@ static void note_ended(Worker *w, int end) {
         pthread_mutex_unlock(&w->lock);
 }
 
+/* Says of the worker before this one what it could say for a moment only. */
+static void tell_end(Worker *w) {
+        Failure f = FAILURE_NULL;
+        CallView v;
+
+        if (!culprits_take_news(w->culprits, &v))
+                return;
+        (void) failure_set(&f, FAILURE_HOOK, ETIMEDOUT, "the last worker was ended, as %s of %llu bytes at %llu was not done within "
+                                                        "hook-timeout and could not be interrupted; see: journalctl UBLK_STAGE=3",
+                           operation_to_string(v.op), (unsigned long long) v.length, (unsigned long long) v.offset);
+        (void) failure_set_origin(&f, "UBLK::HookTimeout", NULL, 0);
+        supervisor_publish(&f);
+        failure_done(&f);
+}
+
 static void run_queue(void *userdata) {
         Task *task = userdata;
         Worker *w = task->worker;
@@ -190,7 +209,7 @@ static void run_queue(void *userdata) {
         r = queue_fetch(task->queue);
         note_fetched(w, r);
         if (r >= 0)
-                note_ended(w, queue_serve(task->queue, hook_server(w->hook)));
+                note_ended(w, queue_serve(task->queue, w->server));
 }
 
 static void wait_fetched(void *userdata) {
@@ -239,6 +258,7 @@ static int serve(Worker *w) {
         Failure failure = FAILURE_NULL;
         int r;
 
+        w->server = culprits_guard(w->culprits, hook_server(w->hook), on_hook_failure, w);
         r = tasks ? make_queues(w) : -ENOMEM;
         if (r >= 0)
                 r = start_queues(w, tasks);
@@ -250,8 +270,10 @@ static int serve(Worker *w) {
                 return EXIT_CRASHED;
         }
         supervisor_serving(w->supervisor, w->queues, w->config->queues);
-        note_ended(w, queue_serve(w->queues[0], hook_server(w->hook)));
+        tell_end(w);
+        note_ended(w, queue_serve(w->queues[0], w->server));
         unlocked(w, wait_ended);
+        culprits_forget(w->culprits);
         /* Rings and node stay open until the process ends, although the hook's at_exit blocks come first, and take up to
          * EXIT_USEC of supervisor.c: Linux 6.12 delivers a request to the ring that is being closed as long as its task lives,
          * gives it to nobody else, and waits for its answer for ever (ublk_wait_tagset_rqs_idle). */

@@ -35,6 +35,7 @@ typedef struct Rig {
         Stuck *stuck;
         uint64_t now;
         uint64_t wait;
+        CallView over; /* what the process has to end for */
         Failure failure;
 } Rig;
 
@@ -64,7 +65,7 @@ static int check(Rig *r) {
         int k;
 
         failure_done(&r->failure);
-        k = stuck_check(r->stuck, r->now, &r->wait, &r->failure);
+        k = stuck_check(r->stuck, r->now, &r->wait, &r->over, &r->failure);
         g_assert_cmpuint(r->wait, <=, 500 * MSEC);
         return k;
 }
@@ -156,6 +157,8 @@ static void test_stages(void) {
         g_assert_nonnull(strstr(last_text, "did not end it"));
         g_assert_nonnull(strstr(last_text, "    from a.rb:1"));
         g_assert_nonnull(strstr(last_text, "State of its thread: R"));
+        g_assert_cmpuint(r.over.offset, ==, 4096);
+        g_assert_cmpuint(r.over.length, ==, 512);
         g_assert_cmpint(r.failure.error, ==, ETIMEDOUT);
         g_assert_cmpint(r.failure.kind, ==, FAILURE_HOOK);
         g_assert_cmpstr(r.failure.class_name, ==, "UBLK::HookTimeout");
@@ -197,6 +200,24 @@ static void test_interrupted(void) {
         call_end(r.call);
         g_assert_cmpint(run_until(&r, r.now + 60 * SEC), ==, 0);
         g_assert_cmpuint(n_entries, ==, 3);
+        end(&r);
+}
+
+/* One that waits for another one is not to blame, whatever its number. */
+static void test_oldest(void) {
+        HookCall *other;
+        size_t index;
+        Rig r;
+
+        begin_with(&r, 10 * SEC, 2);
+        other = calls_join(r.calls, &index);
+        call_begin(other, &(Request) { .op = OPERATION_WRITE, .offset = 4096, .length = 1024 });
+        g_assert_cmpint(run_until(&r, r.now + SEC), ==, 0);
+        enter(&r);
+        g_assert_cmpint(run_until(&r, START + 13 * SEC), ==, 0);
+        r.now += 1900 * MSEC; /* both are over by now */
+        g_assert_cmpint(check(&r), ==, -ETIMEDOUT);
+        g_assert_cmpuint(r.over.length, ==, 1024);
         end(&r);
 }
 
@@ -327,6 +348,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/stuck/stages", test_stages);
         g_test_add_func("/stuck/silent-ruby", test_silent_ruby);
         g_test_add_func("/stuck/interrupted", test_interrupted);
+        g_test_add_func("/stuck/oldest", test_oldest);
         g_test_add_func("/stuck/no-timeout", test_no_timeout);
         g_test_add_func("/stuck/short-timeout", test_short_timeout);
         g_test_add_func("/stuck/gap", test_gap);

@@ -90,12 +90,13 @@ static void *grant_wishes(void *userdata) {
 }
 
 static Calls *calls; /* not lost, for the sanitizers */
+static Culprits *culprits;
 
-static void enter_hook(Supervisor *s, Part part) {
+static void enter_hook(Supervisor *s, const DeviceConfig *config, Part part) {
         pthread_t thread;
         size_t index;
 
-        if (calls_new(1, &calls) < 0 || supervisor_watch(s, calls) < 0)
+        if (calls_new(1, &calls) < 0 || culprits_new(config, &culprits) < 0 || supervisor_watch(s, calls, culprits) < 0)
                 _exit(97);
         if (part == PART_CALL)
                 (void) pthread_create(&thread, NULL, grant_wishes, calls);
@@ -104,7 +105,7 @@ static void enter_hook(Supervisor *s, Part part) {
         call_begin(calls_join(calls, &index), &(Request) { .op = OPERATION_WRITE, .offset = 8192, .length = 512 });
 }
 
-static void act(Supervisor *s, Part part, int fd) {
+static void act(Supervisor *s, const DeviceConfig *config, Part part, int fd) {
         static Queue *const queues[] = { NULL };
         Failure f = FAILURE_NULL;
 
@@ -117,7 +118,7 @@ static void act(Supervisor *s, Part part, int fd) {
         if (part == PART_READY)
                 step(fd);
         if (part >= PART_CALL)
-                enter_hook(s, part);
+                enter_hook(s, config, part);
         ready(s);
         if (part == PART_READY)
                 return;
@@ -158,7 +159,7 @@ static void be_worker(Part part, uid_t trusted, uint64_t start_timeout_usec, int
         if (supervisor_start(config, EXIT_WRONG, trusted, &s) < 0)
                 _exit(98);
         (void) !write(started, "x", 1);
-        act(s, part, fd);
+        act(s, config, part, fd);
         for (;;)
                 step(fd);
 }
@@ -660,6 +661,18 @@ static void test_stuck_silent(void) {
         end();
 }
 
+/* The next worker will find who it was. */
+static void check_culprits(bool expected) {
+        char *path = g_strdup_printf("%s" PATH_WORKER_CULPRITS, root, ID), *text = NULL;
+
+        g_assert_true(g_file_get_contents(path, &text, NULL, NULL) == expected);
+        if (expected)
+                g_assert_true(g_str_has_suffix(text, " 1\n1 8192 512 1\n"));
+        (void) g_remove(path);
+        g_free(path);
+        g_free(text);
+}
+
 /* The last stage: the process ends, and says why. */
 static void check_stuck_end(Part part, const char *cause) {
         uint64_t begun;
@@ -683,6 +696,7 @@ static void check_stuck_end(Part part, const char *cause) {
         close(fd);
         listen_end();
         hook_timeout_usec = CONFIG_DEFAULT_HOOK_TIMEOUT_USEC;
+        check_culprits(part != PART_WAIT);
 }
 
 static void test_stuck_ends(void) {
