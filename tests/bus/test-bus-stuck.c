@@ -199,9 +199,9 @@ static void check(const char *arguments, int status, const char *part) {
 }
 
 static void test_ublkctl(Fixture *f, gconstpointer data) {
-        g_autofree char *one = fixture_create(f, "disk0", "memory"), *two = fixture_create(f, "disk1", "memory");
-
         (void) data;
+        g_free(fixture_create(f, "disk0", "memory"));
+        g_free(fixture_create(f, "disk1", "memory"));
         check("stuck", 0, "No requests are stuck.\n");
         check("--no-legend stuck", 0, "");
         check("stuck disk0 1", 0, "No requests are stuck.\n");

@@ -258,6 +258,7 @@ def test_options(bench)
     figures = bench.check("--time=3", "memory", "size=16M").last["checks"].first["figures"]
     bench.expect([true, true], figures.values_at("randread", "randwrite").map { |f| f["median"].between?(0.01, 1000) })
   end
+  bench.test("hook-timeout=0, as create has it") { bench.expect(0, bench.run("--check", "--time=1", "memory", "size=1M", "hook-timeout=0").first) }
   bench.test("wrong usage is status 2") do
     [%w[--check], %w[--check nosuch], %w[--check memory], %w[--check memory size=x], %w[--check memory size=1M other=1], %w[--check --seed=x memory],
      %w[--check memory recovery=x size=1M]].each { |words| bench.expect([words, 2], [words, bench.run(*words).first]) }
