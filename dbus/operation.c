@@ -140,18 +140,15 @@ static int check_answer(Operation *op) {
         int error = (int) json_integer_value(json_object_get(op->answer, "error"));
         json_t *object = json_object_get(op->answer, "failure");
         Failure f = FAILURE_NULL;
-        char *text;
 
         if (error == 0)
                 return 0;
-        text = object ? json_dumps(object, JSON_COMPACT) : NULL;
-        if (text && failure_from_text(text, &f) >= 0)
+        if (object && failure_from_json(object, &f) >= 0)
                 (void) bus_error_set_failure(&op->step_error, &f);
         else
                 sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "ublk-ruby-control %s: %s", op->instance,
                                   strerror(error));
         failure_done(&f);
-        free(text);
         return error > 0 ? -error : -EIO;
 }
 

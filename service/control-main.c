@@ -184,15 +184,15 @@ static int (*const verbs[_CONTROL_VERB_MAX])(Run *, Failure *) = {
 /* For the manager, which has no capabilities and reads it as any user may. */
 static int write_result(const Run *run, int error, const Failure *f) {
         const char *directory = getenv("RUNTIME_DIRECTORY");
-        _cleanup_free_ char *path = NULL, *text = NULL, *failure = NULL;
+        _cleanup_free_ char *path = NULL, *text = NULL;
         json_t *result = run->result;
         int r;
 
         if (!directory || !*directory)
                 return log_error_errno(-ENOENT, "$RUNTIME_DIRECTORY is not set");
         (void) json_object_set_new(result, "error", json_integer(error < 0 ? -error : 0));
-        if (error < 0 && failure_to_text(f, &failure) >= 0)
-                (void) json_object_set_new(result, "failure", json_loads(failure, 0, NULL));
+        if (error < 0)
+                (void) json_object_set_new(result, "failure", failure_to_json(f));
         text = json_dumps(result, JSON_COMPACT);
         if (!text)
                 return log_error_errno(-ENOMEM, "Can't make the result");

@@ -208,7 +208,7 @@ static int needs_from_json(const json_t *array, char **ret) {
         return 0;
 }
 
-static int failure_from_json(json_t *o, Failure *ret) {
+int failure_from_json(json_t *o, Failure *ret) {
         const char *kind = json_string_value(json_object_get(o, "kind"));
         const char *message = json_string_value(json_object_get(o, "message"));
         json_int_t error = json_integer_value(json_object_get(o, "errno"));
@@ -250,6 +250,14 @@ int failure_from_text(const char *text, Failure *ret) {
         r = json_is_object(o) ? failure_from_json(o, ret) : -EBADMSG;
         json_decref(o);
         return r;
+}
+
+json_t *failure_to_json(const Failure *f) {
+        _cleanup_free_ char *text = NULL, *json = NULL;
+
+        if (failure_to_text(f, &text) < 0 || percent_decode(text, &json) < 0)
+                return NULL;
+        return json_loads(json, 0, NULL);
 }
 
 int failure_describe(const Failure *f, char **ret) {

@@ -60,6 +60,10 @@ void failure_done(Failure *f);
 int failure_to_text(const Failure *f, char **ret);
 /* -EBADMSG if it isn't one of ours. */
 int failure_from_text(const char *text, Failure *ret);
+struct json_t;
+/* The same as an object, for an answer in JSON: no backslash is harmed there. NULL without memory. */
+struct json_t *failure_to_json(const Failure *f);
+int failure_from_json(struct json_t *o, Failure *ret);
 /* "Errno::ENOENT: No such file (file.rb:7)": what a person reads. */
 int failure_describe(const Failure *f, char **ret);
 /* The same, and below it the backtrace if there is one. */

@@ -2,6 +2,7 @@
 #include "service/failure.h"
 
 #include <glib.h>
+#include <jansson.h>
 
 static void round_trip(const Failure *f, Failure *ret) {
         _cleanup_free_ char *text = NULL;
@@ -13,6 +14,25 @@ static void round_trip(const Failure *f, Failure *ret) {
         g_assert_null(strchr(text, '\\'));
         g_assert_true(g_utf8_validate(text, -1, NULL));
         g_assert_cmpint(failure_from_text(text, ret), ==, 0);
+}
+
+/* An answer of ublk-ruby-control holds it as an object. */
+static void test_json(void) {
+        static const char message[] = "quotes \" and \\ and %5c and \n";
+        Failure f = FAILURE_NULL, back = FAILURE_NULL;
+        json_t *o;
+
+        (void) failure_set(&f, FAILURE_HOOK, ENOENT, "%s", message);
+        o = failure_to_json(&f);
+        g_assert_cmpstr(json_string_value(json_object_get(o, "message")), ==, "quotes \" and \\ and %5c and  ");
+        g_assert_cmpint(failure_from_json(o, &back), ==, 0);
+        g_assert_cmpstr(back.message, ==, "quotes \" and \\ and %5c and  ");
+        json_decref(o);
+        failure_done(&back);
+        o = json_pack("{s:s}", "kind", "hook");
+        g_assert_cmpint(failure_from_json(o, &back), ==, -EBADMSG);
+        json_decref(o);
+        failure_done(&f);
 }
 
 static void test_round_trip(void) {
@@ -126,6 +146,7 @@ static void test_backtrace(void) {
 int main(int argc, char *argv[]) {
         g_test_init(&argc, &argv, NULL);
         g_test_add_func("/failure/round-trip", test_round_trip);
+        g_test_add_func("/failure/json", test_json);
         g_test_add_func("/failure/any-bytes", test_any_bytes);
         g_test_add_func("/failure/utf8-is-kept", test_utf8_is_kept);
         g_test_add_func("/failure/foreign-text", test_foreign_text);
