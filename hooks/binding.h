@@ -81,3 +81,9 @@ bool memory_was_asked_for(void);
 
 /* Defines UBLK::Sys: system calls that Ruby lacks. May raise. */
 void sys_define(void);
+
+/* capture.c: the settings' code for runtime.rb, [[path, real path, source], …] or nil; from here on what Ruby loads is reported to
+ * these settings. May raise. */
+VALUE capture_begin(const HookSettings *settings);
+/* Defines UBLK::Code.loaded. May raise. */
+void capture_define(void);

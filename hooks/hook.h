@@ -8,6 +8,7 @@
  */
 
 #include "service/calls.h"
+#include "service/code.h"
 #include "service/failure.h"
 #include "service/geometry.h"
 #include "service/grants.h"
@@ -40,7 +41,12 @@ typedef struct HookSettings {
          * the request is decided already: result is set, and is −failure->error. From a thread that holds the
          * interpreter; must not block for long. */
         void (*report)(void *userdata, const Request *request, const Failure *failure);
+        /* Called with each file of the hook's own code that is loaded from the disk, then and later, before it runs. What is
+         * installed (Ruby's library, gems, ours) is not reported, nor is what code has. From a thread that holds the interpreter;
+         * must not raise. NULL: Ruby loads files as it does by itself, and code has to be NULL. */
+        void (*loaded)(void *userdata, const char *path, const char *real_path, const void *source, size_t size);
         void *userdata;
+        const Code *code; /* these files are loaded instead of what the disk has in their place, or has not; or NULL */
 } HookSettings;
 
 /* Starts the interpreter on the calling thread, which must be the process's main thread and must have dropped

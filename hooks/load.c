@@ -50,6 +50,7 @@ void hook_prepare_runtime(Hook *hook) {
         (void) rb_ary_unshift(rb_gv_get("$LOAD_PATH"), rb_utf8_str_new_cstr(library_directory()));
         sys_define();
         memory_define();
+        capture_define();
         (void) rb_require("ublk/runtime");
         hook_prepare(hook, "Runtime");
 }
@@ -99,6 +100,8 @@ static VALUE settings_to_keywords(const HookSettings *settings) {
                 { "grants", grants_to_hash(settings->grants) },
                 { "state", text(settings->state_directory) },
                 { "state_owner", ULL2NUM(settings->state_owner) },
+                { "capture", settings->loaded ? Qtrue : Qfalse },
+                { "code", capture_begin(settings) },
         };
         VALUE keywords = rb_hash_new();
 

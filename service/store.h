@@ -4,7 +4,7 @@
 /*
  * The descriptor store of the worker's unit: systemd keeps a descriptor for the worker after this one, over crashes and
  * restarts, until the unit is stopped (sd_pid_notify_with_fds(3), FDSTORE=1). Entries go by names of our own, which say
- * who uses them: "memory-…" memories.c. One name stands for one entry.
+ * who uses them: "memory-…" memories.c, "code-N" kept-code.c. One name stands for one entry.
  *
  * Functions may be called by any thread.
  */

@@ -10,6 +10,7 @@
 #include "service/activation-attempts.h"
 #include "service/check/check.h"
 #include "service/hookdir.h"
+#include "service/kept-code.h"
 #include "service/log.h"
 #include "service/marker.h"
 #include "service/memories.h"
@@ -37,6 +38,7 @@ typedef struct Worker {
         Queue **queues;
         Store store;
         Memories memories;
+        KeptCode code;
 
         pthread_mutex_t lock; /* over what follows: the queues' tasks meet here */
         pthread_cond_t changed;
@@ -95,6 +97,12 @@ static int on_memory(void *userdata, const char *name, uint64_t size, int *ret_f
         return memories_get(&w->memories, name, size, ret_fd, ret_failure);
 }
 
+static void on_loaded(void *userdata, const char *path, const char *real_path, const void *source, size_t size) {
+        Worker *w = userdata;
+
+        kept_code_add(&w->code, path, real_path, source, size);
+}
+
 static int load_hook(Worker *w, Geometry *ret) {
         Grants grants;
         HookSettings settings = {
@@ -111,7 +119,9 @@ static int load_hook(Worker *w, Geometry *ret) {
                 .mlock = w->config->mlock,
                 .memory = on_memory,
                 .report = on_hook_failure,
+                .loaded = on_loaded,
                 .userdata = w,
+                .code = kept_code_found(&w->code),
         };
         _cleanup_free_ char *state = NULL;
         Failure failure = FAILURE_NULL;
@@ -269,6 +279,8 @@ static int serve(Worker *w) {
                 failure_done(&failure);
                 return EXIT_CRASHED;
         }
+        /* The device is known to fit the code by now: what does not must never come back by itself. */
+        (void) kept_code_keep(&w->code);
         supervisor_serving(w->supervisor, w->queues, w->config->queues);
         tell_end(w);
         note_ended(w, queue_serve(w->queues[0], w->server));
@@ -359,11 +371,17 @@ static int read_device(Worker *w, uint32_t id) {
         return 0;
 }
 
+/* The code that the last worker had; for the first worker, what is on the disk. */
 static int find_hook(Worker *w) {
         HookDirectories directories;
         Failure failure = FAILURE_NULL;
+        const Code *code;
         int r;
 
+        kept_code_open(&w->code, &w->store, /* ignore= */ false);
+        code = kept_code_found(&w->code);
+        if (code)
+                return xstrdup(code->files[0].path, &w->hook_path);
         r = hook_directories_init(&directories, /* use_environment= */ true);
         if (r >= 0)
                 r = hook_directories_find(&directories, w->config->hook, &w->hook_path);
@@ -373,6 +391,16 @@ static int find_hook(Worker *w) {
         (void) failure_set(&failure, FAILURE_NO_HOOK, -r, "there is no hook \"%s\": no %s.rb in the hook directories", w->config->hook,
                            w->config->hook);
         return fail(&failure, w->failing_status);
+}
+
+/* Who edits a hook and then restarts its device should not be left to wonder. */
+static void say_what_is_run(const Worker *w) {
+        const Code *code = kept_code_found(&w->code);
+        const char *changed = code ? code_find_changed(code) : NULL;
+
+        if (changed)
+                log_notice("%s has changed since; %s goes on with the code that it has. To run what is on the disk: ublkctl reload %s",
+                           changed, w->config->name, w->config->name);
 }
 
 /* A signal ends it, and the process. */
@@ -403,6 +431,7 @@ static int run(uint32_t id) {
         if (r != 0)
                 return r;
         wait_turn(w.config);
+        say_what_is_run(&w);
         if (drop_privileges(w.config) < 0)
                 return EXIT_CRASHED;
         r = supervisor_start(w.config, w.failing_status, /* trusted_uid= */ 0, &w.supervisor);

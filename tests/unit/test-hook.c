@@ -164,6 +164,7 @@ int main(int argc, char *argv[]) {
         add_load_tests();
         add_argument_tests();
         add_memory_tests();
+        add_code_tests();
         add_serve_tests();
         add_misbehaviour_tests();
         add_guard_tests();

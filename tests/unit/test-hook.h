@@ -51,6 +51,7 @@ bool rig_is_stressed(void);
 void add_load_tests(void);
 void add_argument_tests(void);
 void add_memory_tests(void);
+void add_code_tests(void);
 void add_serve_tests(void);
 void add_misbehaviour_tests(void);
 void add_guard_tests(void);

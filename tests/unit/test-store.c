@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The descriptor store, with a thread in systemd's place. The next worker is a child process. */
+/* The descriptor store and the code in it, with a thread in systemd's place. The next worker is a child process. */
 
-#include "service/store.h"
+#include "service/kept-code.h"
+
+#include "service/log.h"
 
 #include <fcntl.h>
 #include <glib.h>
@@ -25,7 +27,7 @@ static struct {
         char *names[MAX_KEPT];
         int fds[MAX_KEPT];
         unsigned n;
-        GString *log; /* "+a -a …" */
+        GString *log; /* "+code-1 -code-1 …" */
 } systemd;
 
 static void keep(const char *name, int fd) {
@@ -214,13 +216,173 @@ static void test_without_systemd(void) {
         assert_log("");
 }
 
+static void add(KeptCode *k, const char *path, const char *source) {
+        kept_code_add(k, path, path, source, strlen(source));
+}
+
+static void assert_code(const KeptCode *k, size_t n, const char *last) {
+        const Code *c = kept_code_found(k);
+
+        g_assert_nonnull(c);
+        g_assert_cmpuint(c->n_files, ==, n);
+        g_assert_cmpstr(c->files[n - 1].source, ==, last);
+}
+
+static void code_first(Store *s) {
+        KeptCode k;
+
+        kept_code_open(&k, s, false);
+        g_assert_null(kept_code_found(&k));
+        add(&k, "/disk.rb", "1");
+        g_assert_cmpint(kept_code_keep(&k), ==, 0);
+        g_assert_cmpint(kept_code_keep(&k), ==, 0);
+}
+
+static void code_found(Store *s) {
+        KeptCode k;
+
+        kept_code_open(&k, s, false);
+        assert_code(&k, 1, "1");
+        g_assert_cmpint(kept_code_keep(&k), ==, 0); /* as it is */
+        add(&k, "/later.rb", "2");
+}
+
+static void code_on_trial(Store *s) {
+        KeptCode k;
+
+        kept_code_open(&k, s, true);
+        g_assert_null(kept_code_found(&k));
+        add(&k, "/disk.rb", "one");
+}
+
+static void code_after_a_trial_that_failed(Store *s) {
+        KeptCode k;
+
+        kept_code_open(&k, s, false);
+        assert_code(&k, 2, "2");
+}
+
+static void code_trial_that_ends_well(Store *s) {
+        KeptCode k;
+
+        code_on_trial(s);
+        kept_code_open(&k, s, true);
+        add(&k, "/disk.rb", "one");
+        g_assert_cmpint(kept_code_keep(&k), ==, 0);
+}
+
+static void code_new(Store *s) {
+        KeptCode k;
+
+        kept_code_open(&k, s, false);
+        assert_code(&k, 1, "one");
+}
+
+static void test_code(void) {
+        next_worker(code_first);
+        assert_log("+code-1 ");
+        next_worker(code_found);
+        assert_log("+code-2 -code-1 ");
+        next_worker(code_on_trial);
+        assert_log("");
+        next_worker(code_after_a_trial_that_failed);
+        next_worker(code_trial_that_ends_well);
+        assert_log("+code-3 -code-2 ");
+        next_worker(code_new);
+        next_worker(third);
+        assert_log("-code-3 ");
+}
+
+/* Killed between the two messages. */
+static void code_two_versions(Store *s) {
+        _cleanup_close_ int fd = -EBADF;
+        Code c = CODE_NULL;
+
+        code_first(s);
+        g_assert_cmpint(code_add(&c, "/disk.rb", "/disk.rb", "2", 1), ==, 0);
+        g_assert_cmpint(code_to_fd(&c, &fd), ==, 0);
+        g_assert_cmpint(store_add(s, "code-2", TAKE_FD(fd)), ==, 0);
+        g_assert_cmpint(store_add(s, "code-x", memfd()), ==, 0); /* somebody else's */
+}
+
+static void code_latest(Store *s) {
+        KeptCode k;
+
+        kept_code_open(&k, s, false);
+        assert_code(&k, 1, "2");
+}
+
+static void clear(Store *s) {
+        store_clear(s);
+}
+
+static void test_two_versions(void) {
+        next_worker(code_two_versions);
+        assert_log("+code-1 +code-2 +code-x ");
+        next_worker(code_latest);
+        assert_log("-code-1 ");
+        next_worker(clear);
+        g_string_truncate(systemd.log, 0);
+}
+
+static void code_too_long(Store *s) {
+        g_autofree char *big = g_malloc0(CODE_MAX_SIZE);
+        KeptCode k;
+
+        code_first(s);
+        kept_code_open(&k, s, false);
+        kept_code_add(&k, "/big.rb", "/big.rb", big, CODE_MAX_SIZE);
+        add(&k, "/small.rb", "");
+        g_assert_cmpint(kept_code_keep(&k), ==, -E2BIG);
+        add(&k, "/more.rb", "");
+}
+
+static void code_none(Store *s) {
+        KeptCode k;
+
+        kept_code_open(&k, s, false);
+        g_assert_null(kept_code_found(&k));
+}
+
+static void test_too_long(void) {
+        next_worker(code_too_long);
+        assert_log("+code-1 -code-1 ");
+        next_worker(code_none);
+}
+
+static void code_damaged(Store *s) {
+        g_assert_cmpint(store_add(s, "code-7", memfd()), ==, 0);
+}
+
+static void code_unreadable(Store *s) {
+        KeptCode k;
+
+        kept_code_open(&k, s, false);
+        g_assert_null(kept_code_found(&k));
+        add(&k, "/disk.rb", "1");
+        g_assert_cmpint(kept_code_keep(&k), ==, 0);
+}
+
+static void test_damaged(void) {
+        next_worker(code_damaged);
+        next_worker(code_unreadable);
+        assert_log("+code-7 +code-8 -code-7 ");
+        next_worker(code_found);
+        next_worker(clear);
+}
+
 int main(int argc, char *argv[]) {
         int r;
 
         g_test_init(&argc, &argv, NULL);
+        log_set_max_level(LOG_CRIT);
         systemd_start();
         g_test_add_func("/store/entries", test_store);
         g_test_add_func("/store/without-systemd", test_without_systemd);
+        g_test_add_func("/store/code", test_code);
+        g_test_add_func("/store/code-in-two-versions", test_two_versions);
+        g_test_add_func("/store/code-that-is-too-long", test_too_long);
+        g_test_add_func("/store/code-that-is-damaged", test_damaged);
         r = g_test_run();
         systemd_stop();
         return r;

@@ -46,6 +46,9 @@ module UBLK
         @loader = nil
       end
 
+      # Whether it came, and is whole.
+      def loaded? = @loaded
+
       # Whether a `require` is none of ours: RubyGems is there, or is being loaded by this thread.
       def passive? = @loaded || @loader == Thread.current
 

@@ -3,6 +3,7 @@
 require "ublk"
 require "ublk/abilities"
 require "ublk/arguments"
+require "ublk/code"
 require "ublk/description"
 require "ublk/guard"
 require "ublk/needs"
@@ -17,12 +18,15 @@ module UBLK
     class << self
       # Loads the script and builds the target. arguments: [[name, D-Bus type, value as text], …]. recovery:
       # what the user asks for, "default" for what the class declares. grants: see Needs; nil where there is no unit.
-      # state, state_owner: see UBLK.serve_device. Returns a Hash with the target and its geometry.
-      def load(name:, path:, class_name:, device:, arguments:, recovery:, read_only:, grants: nil, state: nil, state_owner: nil)
+      # state, state_owner: see UBLK.serve_device. capture, code: of Code.prepare. Returns a Hash with the target and its
+      # geometry.
+      def load(name:, path:, class_name:, device:, arguments:, recovery:, read_only:, grants: nil, state: nil, state_owner: nil,
+               capture: false, code: nil)
         $stdout.sync = true # what a hook prints goes to the journal at once
         @path = path
         UBLK.serve_device(device, read_only: read_only, state: state, state_owner: state_owner)
         Guard.install
+        Code.prepare(code, capture: capture)
         script = Script.new(path)
         stack = script.stack(script.load(class_name))
         values = Arguments.resolve(name, stack.options, arguments)

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "ublk/code"
 require "ublk/errors"
 require "ublk/gems"
 require "ublk/stack"
@@ -38,7 +39,7 @@ module UBLK
     # Runs the script and returns the target's class. class_name: the user's choice, over anything the script
     # says. Raises NoHookError, HookError, ArgumentsError, and whatever the script raises.
     def load(class_name = nil)
-      check_file
+      check_file unless Code.missing?(path)
       Gems.prepare(path)
       @first = Target.derived.size
       run_file
@@ -108,6 +109,8 @@ module UBLK
     # The second time in a module of its own, since the classes of the first are still there.
     def run_file
       Script.current = self
+      return Code.run(path) if Code.missing?(path)
+
       Kernel.load(path, Script.loaded_before ? Module.new.extend(LayerNames) : false)
     ensure
       Script.current = nil
