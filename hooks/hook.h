@@ -65,6 +65,9 @@ int hook_run(int (*body)(Hook *hook, void *userdata), void *userdata);
  * same: the last one that loaded without error serves. */
 int hook_load(Hook *hook, const HookSettings *settings, Geometry *ret, Failure *ret_failure);
 
+/* The first part of that: loads the script and checks the arguments, and builds nothing. Errors as of hook_load. */
+int hook_examine(Hook *hook, const HookSettings *settings, Failure *ret_failure);
+
 /* What the queue calls; valid as long as the hook. */
 const Server *hook_server(Hook *hook);
 

@@ -133,13 +133,22 @@ static void geometry_from_facts(VALUE facts, const HookSettings *settings, Geome
         RB_GC_GUARD(recovery);
 }
 
-static VALUE load_run(VALUE argument) {
-        Load *l = (Load *) argument;
-        VALUE keywords, facts;
+static VALUE call_runtime(const Load *l, const char *method) {
+        VALUE keywords;
 
         hook_prepare_runtime(l->hook);
         keywords = settings_to_keywords(l->settings);
-        facts = rb_funcallv_kw(l->hook->runtime, rb_intern("load"), 1, &keywords, RB_PASS_KEYWORDS);
+        return rb_funcallv_kw(l->hook->runtime, rb_intern(method), 1, &keywords, RB_PASS_KEYWORDS);
+}
+
+static VALUE examine_run(VALUE argument) {
+        return call_runtime((Load *) argument, "examine");
+}
+
+static VALUE load_run(VALUE argument) {
+        Load *l = (Load *) argument;
+        VALUE facts = call_runtime(l, "load");
+
         geometry_from_facts(facts, l->settings, &l->geometry);
         l->takes_unmap = flag(facts, "takes_unmap");
         l->target = rb_hash_fetch(facts, ID2SYM(rb_intern("target")));
@@ -159,19 +168,33 @@ static int check_geometry(const Load *l, Failure *ret_failure) {
         return r;
 }
 
-int hook_load(Hook *hook, const HookSettings *settings, Geometry *ret, Failure *ret_failure) {
-        Load l = { .hook = hook, .settings = settings, .target = Qnil };
-        int state = 0, r;
+static int run(VALUE (*fn)(VALUE argument), Load *l, Failure *ret_failure) {
+        int state = 0;
 
-        memory_loading(settings);
-        (void) rb_protect(load_run, (VALUE) &l, &state);
+        memory_loading(l->settings);
+        (void) rb_protect(fn, (VALUE) l, &state);
         memory_loading(NULL);
         hook_check_forked();
         hook_signals_restore();
-        if (state != 0) {
-                hook_describe_failure(hook, /* method= */ 0, ret_failure);
-                return -ret_failure->error;
-        }
+        if (state == 0)
+                return 0;
+        hook_describe_failure(l->hook, /* method= */ 0, ret_failure);
+        return -ret_failure->error;
+}
+
+int hook_examine(Hook *hook, const HookSettings *settings, Failure *ret_failure) {
+        Load l = { .hook = hook, .settings = settings, .target = Qnil };
+
+        return run(examine_run, &l, ret_failure);
+}
+
+int hook_load(Hook *hook, const HookSettings *settings, Geometry *ret, Failure *ret_failure) {
+        Load l = { .hook = hook, .settings = settings, .target = Qnil };
+        int r;
+
+        r = run(load_run, &l, ret_failure);
+        if (r < 0)
+                return r;
         r = check_geometry(&l, ret_failure);
         if (r < 0)
                 return r;

@@ -14,10 +14,13 @@
 #define PATH_WORKER_CULPRITS PATH_RUN "/%u/culprits"
 /* The answer of ublk-ruby-control@INSTANCE.service, in the RuntimeDirectory of all of them; the manager takes it away. */
 #define PATH_CONTROL_RESULT "/run/ublk-ruby-control/%s.json"
+/* The same of ublk-ruby-check@INSTANCE.service, whose standard output it is: systemd makes it, as root. */
+#define PATH_CHECK_RESULT "/run/ublk-ruby-check/%s.json"
 
 /* What hooks keep, by the device's name; see service/state.h. */
 #define PATH_STATE "/var/lib/ublk-ruby"
 
 #define UNIT_DEVICE "ublk-ruby-device@%u.service"
 #define UNIT_CONTROL "ublk-ruby-control@%s.service"
+#define UNIT_CHECK "ublk-ruby-check@%s.service"
 #define WORKER_USER "ublk-ruby"

@@ -9,6 +9,7 @@
 #include "hooks/hook.h"
 #include "service/activation-attempts.h"
 #include "service/check/check.h"
+#include "service/examine.h"
 #include "service/hookdir.h"
 #include "service/kept-code.h"
 #include "service/log.h"
@@ -452,18 +453,23 @@ static void help(void) {
                "     --check HOOK [KEY=VALUE...]\n"
                "                Look for faults in a hook, without a device; --check --help shows more\n"
                "     --describe HOOK [KEY=VALUE...]\n"
-               "                Show a hook's options\n\n"
+               "                Show a hook's options\n"
+               "     --examine N\n"
+               "                Load the hook of device N as it is on the disk now, check the device's arguments, build\n"
+               "                nothing, and print what came of it as JSON. Run by ublk-ruby-check@N.service\n\n"
                "Exit status: 75 handed over, 76 its device was stopped, 78 hook or configuration wrong on a device\n"
                "that never was live; anything else is a crash, from which systemd recovers the device.\n");
 }
 
 int main(int argc, char *argv[]) {
-        enum { ARG_VERSION = 256 };
+        enum { ARG_VERSION = 256, ARG_EXAMINE };
         static const struct option options[] = {
                 { "help", no_argument, NULL, 'h' },
                 { "version", no_argument, NULL, ARG_VERSION },
+                { "examine", no_argument, NULL, ARG_EXAMINE },
                 { 0 },
         };
+        bool examine = false;
         uint32_t id;
         int c;
 
@@ -478,6 +484,9 @@ int main(int argc, char *argv[]) {
                 case ARG_VERSION:
                         puts("ublk-ruby " PROJECT_VERSION);
                         return 0;
+                case ARG_EXAMINE:
+                        examine = true;
+                        break;
                 default:
                         return 2;
                 }
@@ -485,5 +494,5 @@ int main(int argc, char *argv[]) {
                 log_error("One argument is needed: the device's id, 0 to %u.", UBLK_MAX_ID);
                 return 2;
         }
-        return run(id);
+        return examine ? examine_main(id) : run(id);
 }

@@ -183,6 +183,19 @@ class TestSecret < Minitest::Test
     end
   end
 
+  # Looked at for a unit that is another's: what that is known to need it has.
+  def test_needs_of_another_unit
+    in_directory do |directory|
+      path = write(directory, "keeper.rb", SCRIPT)
+      examine = lambda do |*secrets|
+        UBLK::Runtime.examine(name: "keeper", path: path, class_name: nil, device: "disk0", recovery: "default", read_only: false,
+                              arguments: [%w[key s /srv/key], %w[token s vault]], grants: grants(nil, *secrets))
+      end
+      assert_nil examine.call("key", "token")
+      assert_equal %w[secret:token], assert_raises(UBLK::NeedsError) { examine.call("key") }.needs
+    end
+  end
+
   def test_too_many
     many = (1..9).map { |n| "option :k#{n}, :secret\n" }.join
     in_directory do |directory|

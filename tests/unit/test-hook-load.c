@@ -168,6 +168,30 @@ static void test_raising_scripts(void) {
         assert_raises("\nThread.main.kill\nsleep\n", "SystemExit", "exit", 2);
 }
 
+/* Everything but the target. */
+static void test_examine(void) {
+        HookSettings settings = { .name = "examined", .device = "disk0" };
+        Argument wrong = { (char *) "sise", 's', (char *) "1" };
+        Failure f = FAILURE_NULL;
+
+        (void) rig_load("examined", "class Examined < UBLK::Target\n"
+                                    "  option :size, :bytes\n"
+                                    "  def initialize(size: 0) = raise('built')\n"
+                                    "  def read(offset, length) = nil\n"
+                                    "end\n", NULL);
+        rig_assert_failure(FAILURE_HOOK, WORDS("built"));
+        settings.path = rig.script;
+        g_assert_cmpint(hook_examine(rig.hook, &settings, &f), ==, 0);
+        settings.arguments = &wrong;
+        settings.n_arguments = 1;
+        g_assert_cmpint(hook_examine(rig.hook, &settings, &f), ==, -EINVAL);
+        g_assert_nonnull(strstr(f.message, "has no option \"sise\""));
+        g_assert_true(g_file_set_contents(rig.script, "\nclass Bad <\n", -1, NULL));
+        g_assert_cmpint(hook_examine(rig.hook, &settings, &f), <, 0);
+        g_assert_cmpstr(f.class_name, ==, "SyntaxError");
+        failure_done(&f);
+}
+
 static void test_raising_initialize(void) {
         assert_raises("class Bad < UBLK::Target\n"
                       "  def read(offset, length) = nil\n"
@@ -317,6 +341,7 @@ void add_load_tests(void) {
         g_test_add_func("/hook/load/no-script", test_no_script);
         g_test_add_func("/hook/load/unreadable", test_unreadable);
         g_test_add_func("/hook/load/raising-scripts", test_raising_scripts);
+        g_test_add_func("/hook/load/examine", test_examine);
         g_test_add_func("/hook/load/raising-initialize", test_raising_initialize);
         g_test_add_func("/hook/load/child-of-script", test_child_of_script);
         g_test_add_func("/hook/load/missing-methods", test_missing_methods);

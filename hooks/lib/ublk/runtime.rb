@@ -22,20 +22,19 @@ module UBLK
       # geometry.
       def load(name:, path:, class_name:, device:, arguments:, recovery:, read_only:, grants: nil, state: nil, state_owner: nil,
                capture: false, code: nil)
-        $stdout.sync = true # what a hook prints goes to the journal at once
-        @path = path
-        UBLK.serve_device(device, read_only: read_only, state: state, state_owner: state_owner)
-        Guard.install
         Code.prepare(code, capture: capture)
-        script = Script.new(path)
-        stack = script.stack(script.load(class_name))
-        values = Arguments.resolve(name, stack.options, arguments)
-        recovery = resolve_recovery(name, stack.recovery, recovery)
-        Needs.check(device, name, stack, values, grants) if grants
-        values = read_secrets(values, grants)
-        @target = target = stack.build(values)
+        UBLK.serve_device(device, read_only: read_only, state: state, state_owner: state_owner)
+        stack, values, recovery = load_script(name, path, class_name, device, arguments, recovery, grants)
+        @target = target = stack.build(read_secrets(values, grants))
         check_methods(target, stack.target_class, read_only)
         facts(target, recovery).tap { settle }
+      end
+
+      # The same as far as nothing is built: loads the script and checks the arguments. grants: of another process.
+      def examine(name:, path:, class_name:, device:, arguments:, recovery:, read_only:, grants: nil, **)
+        UBLK.serve_device(device, read_only: read_only)
+        load_script(name, path, class_name, device, arguments, recovery, grants&.except(:credentials))
+        nil
       end
 
       # [kind, errno, class, message, file, line, backtrace, needs] of an exception; method: of the target, if one
@@ -56,6 +55,18 @@ module UBLK
       def hook_timeout(message) = HookTimeout.new(message)
 
       private
+
+      def load_script(name, path, class_name, device, arguments, recovery, grants)
+        $stdout.sync = true # what a hook prints goes to the journal at once
+        @path = path
+        Guard.install
+        script = Script.new(path)
+        stack = script.stack(script.load(class_name))
+        values = Arguments.resolve(name, stack.options, arguments)
+        recovery = resolve_recovery(name, stack.recovery, recovery)
+        Needs.check(device, name, stack, values, grants) if grants
+        [stack, values, recovery]
+      end
 
       def read_secrets(values, grants)
         values = Arguments.read_secrets(values, grants && grants[:credentials])
