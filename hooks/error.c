@@ -27,7 +27,7 @@ static const char *text_or_null(VALUE text) {
         return NIL_P(text) ? NULL : StringValueCStr(text);
 }
 
-/* [kind, errno, class, message, file, line, backtrace, needs]: see runtime.rb. */
+/* [kind, errno, class, message, file, line, backtrace, needs, answer]: see runtime.rb. */
 static VALUE describe(VALUE argument) {
         Description *d = (Description *) argument;
         VALUE parts, line;
@@ -43,6 +43,7 @@ static VALUE describe(VALUE argument) {
                                   NIL_P(line) ? 0 : NUM2UINT(line));
         (void) failure_set_backtrace(d->ret, text_or_null(rb_ary_entry(parts, 6)));
         (void) failure_set_needs(d->ret, text_or_null(rb_ary_entry(parts, 7)));
+        d->ret->is_answer = RTEST(rb_ary_entry(parts, 8));
         RB_GC_GUARD(parts);
         return Qnil;
 }

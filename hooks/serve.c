@@ -75,6 +75,7 @@ static int refuse(const Hook *hook, Request *request, VALUE answer) {
 
         (void) failure_set(&failure, FAILURE_HOOK, -error, "%s returned %lld; the client gets: %s",
                            operation_to_string(request->op), (long long) number, strerror(-error));
+        failure.is_answer = true;
         request->result = error;
         report(hook, request, &failure);
         failure_done(&failure);

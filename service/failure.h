@@ -37,6 +37,8 @@ typedef struct Failure {
         char *message;    /* cause and remedy, one or more sentences */
         char *file;       /* or NULL */
         uint32_t line;
+        bool is_answer;   /* of a request: the hook meant this errno, by an Errno::X, a Timeout::Error or a negative Integer;
+                           * otherwise it made a mistake. Never part of the text */
         char *backtrace;  /* the innermost frames, a line each, or NULL; for the journal, never part of the text */
         char *needs;      /* FAILURE_NEEDS: those of service/needs.h, with spaces between them; else NULL */
 } Failure;

@@ -20,8 +20,17 @@ typedef enum MessageType {
                              * it is the unit that ends it */
         MESSAGE_STATISTICS, /* → REPLY with statistics */
         MESSAGE_STUCK,      /* → StuckReply, half a second later if Ruby does not answer */
+        MESSAGE_KEEP_CODE,  /* the trial has ended well (trial.h): the unit is to keep the code that runs in place of the code
+                             * before it → REPLY, error if it can't be done; ENOENT if that is on no trial */
         _MESSAGE_MAX,
 } MessageType;
+
+/* What becomes of the hook's code when the worker ends: kept-code.h. */
+typedef enum CodeState {
+        CODE_NOT_KEPT, /* it can't be kept: the next worker takes what is on the disk. Also before the device is open */
+        CODE_KEPT,     /* the next worker has the same */
+        CODE_ON_TRIAL, /* the next worker has the code before it */
+} CodeState;
 
 /* What the serving tasks count; a snapshot is not atomic over its fields. */
 typedef struct Statistics {
@@ -51,6 +60,7 @@ typedef struct WorkerReply {
         uint32_t depth;
         uint32_t max_io_size;
         uint32_t text_size;
+        uint32_t code; /* CodeState */
         Geometry geometry;
         Statistics statistics;
         char text[FAILURE_MAX_TEXT];

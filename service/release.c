@@ -11,6 +11,7 @@
 #include "service/paths.h"
 #include "service/probe.h"
 #include "service/state.h"
+#include "service/trial.h"
 
 #include <time.h>
 
@@ -43,6 +44,21 @@ static void drop_marker(uint32_t id) {
         r = marker_remove(id);
         if (r < 0)
                 log_warning("Can't remove the udev file of device %u, ignoring: %s", id, strerror(-r));
+}
+
+/* Whatever ended the worker, but for a hand-over, is held against the code that it had on trial: the next one runs the code
+ * before it. Also when the worker was not even to blame: it comes back, and who asked for the trial hears of it. */
+static void end_trial(uint32_t id, const DeviceConfig *config, int exit_status, bool unit_failed) {
+        int r;
+
+        if (exit_status == EXIT_HANDED_OVER && !unit_failed)
+                return;
+        if (config && trial_is_on(config, NULL))
+                log_notice("The trial of new code for device %u (%s) is over: the next worker runs the code before it.", id,
+                           config->name);
+        r = trial_end(id);
+        if (r < 0)
+                log_warning("Can't remove the file that says that device %u is on trial, ignoring: %s", id, strerror(-r));
 }
 
 /* systemd starts a worker again at once, whatever it died of. A device that never lived is its maker's care. */
@@ -146,6 +162,7 @@ int release_device(uint32_t id, int exit_status, bool unit_failed, Failure *f) {
 
         (void) device_config_load(id, &config,
                                   &message); /* it may be gone or wrong; the device is what counts */
+        end_trial(id, config, exit_status, unit_failed);
         r = release_from_kernel(id, config, exit_status, f);
         count_attempt(id, config, exit_status, unit_failed);
         return r;
@@ -218,6 +235,7 @@ static void settle_state(uint32_t id, RemoveState state) {
 static void forget(uint32_t id, RemoveState state) {
         drop_marker(id);
         attempts_forget(id);
+        (void) trial_end(id);
         if (state != REMOVE_LEAVES_STATE)
                 settle_state(id, state);
 }

@@ -66,6 +66,9 @@ struct Supervisor {
         int open_error;
         char *open_text;
         Geometry geometry;
+        CodeState code;
+        int (*keep_code)(void *userdata);
+        void *keep_code_userdata;
         Queue *const *queues;
         size_t n_queues;
         uint64_t *rounds;           /* owned: of each queue, as seen last */
@@ -241,6 +244,7 @@ static void send_reply(Supervisor *s, int connection, uint32_t type, int error, 
 
         pthread_mutex_lock(&s->lock);
         reply.geometry = s->geometry;
+        reply.code = s->code;
         fill_statistics(s, &reply.statistics);
         pthread_mutex_unlock(&s->lock);
         if (text) {
@@ -324,6 +328,23 @@ static void handle_abort(const WorkerCall *call) {
         failure_done(&f);
 }
 
+/* The code is fit: no worker falls back any more to what was there before it. */
+static int handle_keep_code(Supervisor *s) {
+        int r;
+
+        pthread_mutex_lock(&s->lock);
+        r = s->code == CODE_ON_TRIAL ? 0 : -ENOENT;
+        pthread_mutex_unlock(&s->lock);
+        if (r >= 0)
+                r = s->keep_code(s->keep_code_userdata);
+        if (r < 0)
+                return -r;
+        pthread_mutex_lock(&s->lock);
+        s->code = (CodeState) r;
+        pthread_mutex_unlock(&s->lock);
+        return 0;
+}
+
 static void handle_call(Supervisor *s, Connection *c) {
         WorkerCall call;
         ssize_t n;
@@ -348,6 +369,9 @@ static void handle_call(Supervisor *s, Connection *c) {
                 error = handle_open(s, c->fd);
                 if (error == 0)
                         return;
+                break;
+        case MESSAGE_KEEP_CODE:
+                error = handle_keep_code(s);
                 break;
         case MESSAGE_ABORT:
                 handle_abort(&call);
@@ -571,6 +595,14 @@ bool supervisor_wait_open(Supervisor *s) {
         open = s->phase == PHASE_OPENING;
         pthread_mutex_unlock(&s->lock);
         return open;
+}
+
+void supervisor_set_code(Supervisor *s, CodeState state, int (*keep)(void *userdata), void *userdata) {
+        pthread_mutex_lock(&s->lock);
+        s->code = state;
+        s->keep_code = keep;
+        s->keep_code_userdata = userdata;
+        pthread_mutex_unlock(&s->lock);
 }
 
 void supervisor_serving(Supervisor *s, Queue *const *queues, size_t n_queues) {

@@ -20,10 +20,12 @@
 #include "service/report.h"
 #include "service/state.h"
 #include "service/supervisor.h"
+#include "service/trial.h"
 
 #include <getopt.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 typedef struct Worker {
         DeviceConfig *config;
@@ -40,6 +42,7 @@ typedef struct Worker {
         Store store;
         Memories memories;
         KeptCode code;
+        _Atomic bool on_trial; /* the code is new, and the one before it is waiting */
 
         pthread_mutex_t lock; /* over what follows: the queues' tasks meet here */
         pthread_cond_t changed;
@@ -86,9 +89,23 @@ static int fail(const Failure *failure, int status) {
         return status;
 }
 
+/* The request goes with the process, unanswered: where recovery is reissue, the next worker has it again. */
+static __attribute__((noreturn)) void fail_trial(const Worker *w, const Request *request, const Failure *failure) {
+        _cleanup_free_ char *text = NULL;
+
+        (void) failure_describe_fully(failure, &text);
+        log_error("New code of %s has failed at its trial, at %s of %llu bytes at %llu; going back to the code before it: %s",
+                  w->config->name, operation_to_string(request->op), (unsigned long long) request->length,
+                  (unsigned long long) request->offset, text ? text : "out of memory");
+        supervisor_publish(failure);
+        _exit(EXIT_CRASHED);
+}
+
 static void on_hook_failure(void *userdata, const Request *request, const Failure *failure) {
         Worker *w = userdata;
 
+        if (atomic_load(&w->on_trial) && !failure->is_answer)
+                fail_trial(w, request, failure);
         report_failure(w->config->name, request, failure);
 }
 
@@ -264,6 +281,27 @@ static int start_queues(Worker *w, Task *tasks) {
         return w->fetch_error;
 }
 
+/* A new state of the code, as supervisor.h wants it. Too long to be kept is no reason to go back. */
+static int keep_code(void *userdata) {
+        Worker *w = userdata;
+        int r;
+
+        r = kept_code_keep(&w->code);
+        if (r < 0 && r != -E2BIG)
+                return r;
+        atomic_store(&w->on_trial, false);
+        return r < 0 ? CODE_NOT_KEPT : CODE_KEPT;
+}
+
+/* The device is known to fit the code by now: what does not must never come back by itself. */
+static void begin_to_keep_code(Worker *w) {
+        int r = CODE_ON_TRIAL;
+
+        if (!atomic_load(&w->on_trial))
+                r = keep_code(w);
+        supervisor_set_code(w->supervisor, r < 0 ? CODE_NOT_KEPT : (CodeState) r, keep_code, w);
+}
+
 static int serve(Worker *w) {
         _cleanup_free_ Task *tasks = calloc(w->config->queues, sizeof(Task));
         Failure failure = FAILURE_NULL;
@@ -280,8 +318,7 @@ static int serve(Worker *w) {
                 failure_done(&failure);
                 return EXIT_CRASHED;
         }
-        /* The device is known to fit the code by now: what does not must never come back by itself. */
-        (void) kept_code_keep(&w->code);
+        begin_to_keep_code(w);
         supervisor_serving(w->supervisor, w->queues, w->config->queues);
         tell_end(w);
         note_ended(w, queue_serve(w->queues[0], w->server));
@@ -372,14 +409,15 @@ static int read_device(Worker *w, uint32_t id) {
         return 0;
 }
 
-/* The code that the last worker had; for the first worker, what is on the disk. */
+/* The code that the last worker had; on trial, and for the first worker, what is on the disk. */
 static int find_hook(Worker *w) {
         HookDirectories directories;
         Failure failure = FAILURE_NULL;
         const Code *code;
         int r;
 
-        kept_code_open(&w->code, &w->store, /* ignore= */ false);
+        w->on_trial = trial_is_on(w->config, NULL);
+        kept_code_open(&w->code, &w->store, /* ignore= */ w->on_trial);
         code = kept_code_found(&w->code);
         if (code)
                 return xstrdup(code->files[0].path, &w->hook_path);

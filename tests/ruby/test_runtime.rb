@@ -109,6 +109,13 @@ class TestRuntime < Minitest::Test
     end
   end
 
+  # On trial, new code may refuse requests; any other exception ends it.
+  def test_answers
+    require "timeout"
+    [Errno::ENOSPC.new, SystemCallError.new("x", 0), Timeout::Error.new].each { |error| assert describe(error)[8], error.inspect }
+    [RuntimeError.new, SystemExit.new, NoMemoryError.new, UBLK::ContractError.new("x")].each { |error| refute describe(error)[8] }
+  end
+
   def test_kinds
     assert_equal ["arguments", Errno::EINVAL::Errno, nil], describe(UBLK::ArgumentsError.new("x"))[0, 3]
     assert_equal ["no-hook", Errno::ENOENT::Errno, nil], describe(UBLK::NoHookError.new("x"))[0, 3]

@@ -94,6 +94,11 @@ static int load_case(const char *read, const char *write) {
         return rig_load("wrong", body, NULL);
 }
 
+/* It means that errno. */
+static bool is_answer(const char *expression) {
+        return expression[0] == '-' || strstr(expression, "Errno::") || strstr(expression, "SystemCallError") || strstr(expression, "Timeout");
+}
+
 /* The request fails, and those on its right and left in the batch don't. */
 static void run_case(const Case *c, uint8_t op) {
         uint8_t blocks[3][512] = { 0 };
@@ -109,6 +114,7 @@ static void run_case(const Case *c, uint8_t op) {
         g_assert_cmpint(requests[2].result, ==, 512);
         rig_assert_report(1, c->error, c->class_name ? c->class_name : rig.report.class_name, c->word);
         g_assert_cmpuint(rig.reported.offset, ==, 4096);
+        g_assert_cmpint(rig.report.is_answer, ==, is_answer(c->expression));
         g_assert_cmpint(rig_request(op, 8192, 512, blocks[0]), ==, 512);
 }
 

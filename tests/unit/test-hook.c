@@ -29,6 +29,7 @@ static void on_report(void *userdata, const Request *request, const Failure *fai
         (void) failure_set(&r->report, failure->kind, failure->error, "%s", failure->message);
         (void) failure_set_origin(&r->report, failure->class_name, failure->file, failure->line);
         (void) failure_set_backtrace(&r->report, failure->backtrace);
+        r->report.is_answer = failure->is_answer;
 }
 
 static int load_path(const HookSettings *base, const Argument *arguments, size_t n) {

@@ -7,6 +7,7 @@
 #include "service/marker.h"
 #include "service/release.h"
 #include "service/state.h"
+#include "service/trial.h"
 
 #include "tests/unit/test-stop-kernel.h"
 
@@ -220,6 +221,36 @@ static void test_release_keeps_state(void) {
         }
 }
 
+/* Code on trial is on trial until its worker ends otherwise than by handing over. */
+static void test_trial(void) {
+        static const struct {
+                int exit_status;
+                bool failed;
+                bool over;
+        } cases[] = {
+                { HANDED_OVER, false, false }, { HANDED_OVER, true, true }, { KILLED, true, true }, { 1, true, true },
+                { 0, false, true },            { STOPPED, false, true },    { WRONG, true, true },
+        };
+        Failure f = FAILURE_NULL;
+        DeviceConfig *config;
+        bool foreign;
+
+        kernel_begin();
+        config = kernel_configure("reissue", 5, false);
+        kernel.info.state = UBLK_S_DEV_QUIESCED;
+        for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+                g_assert_cmpint(trial_begin(config, 5), ==, 0);
+                g_assert_cmpint(release_device(TEST_ID, cases[i].exit_status, cases[i].failed, &f), ==, 0);
+                g_test_message("%d", cases[i].exit_status);
+                g_assert_cmpint(trial_is_on(config, NULL), ==, !cases[i].over);
+        }
+        g_assert_cmpint(trial_begin(config, 5), ==, 0);
+        g_assert_cmpint(remove_device(TEST_ID, REMOVE_STATE, &foreign, &f), ==, 0);
+        g_assert_false(trial_is_on(config, NULL));
+        device_config_free(config);
+        kernel_end();
+}
+
 static void assert_no_attempts(const DeviceConfig *config) {
         char *path = kernel_path("/run/ublk-ruby/nodes/ublkb3.attempts");
 
@@ -339,6 +370,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/release/remove", test_remove);
         g_test_add_func("/release/state", test_state);
         g_test_add_func("/release/keeps-state", test_release_keeps_state);
+        g_test_add_func("/release/trial", test_trial);
         g_test_add_func("/release/attempts", test_attempts);
         g_test_add_func("/release/attempts-of-new", test_attempts_of_new);
         g_test_add_func("/release/damaged-attempts", test_damaged_attempts);

@@ -39,6 +39,7 @@ typedef enum Part {
         PART_CALL,      /* serves, with a request in the hook */
         PART_SILENT,    /* the same, but nobody takes its backtrace */
         PART_WAIT,      /* the same, with nothing in the hook */
+        PART_TRIAL,     /* has code on trial, and keeps it the second time that it is told to */
 } Part;
 
 static char *root;
@@ -105,6 +106,14 @@ static void enter_hook(Supervisor *s, const DeviceConfig *config, Part part) {
         call_begin(calls_join(calls, &index), &(Request) { .op = OPERATION_WRITE, .offset = 8192, .length = 512 });
 }
 
+static unsigned n_keeps;
+
+static int keep_code(void *userdata) {
+        unsigned *n = userdata;
+
+        return (*n)++ == 0 ? -ENOSPC : CODE_KEPT;
+}
+
 static void act(Supervisor *s, const DeviceConfig *config, Part part, int fd) {
         static Queue *const queues[] = { NULL };
         Failure f = FAILURE_NULL;
@@ -125,6 +134,10 @@ static void act(Supervisor *s, const DeviceConfig *config, Part part, int fd) {
         if (part == PART_EXIT) {
                 supervisor_exiting(s, 42);
                 supervisor_exiting(s, 43);
+                return;
+        }
+        if (part == PART_TRIAL) {
+                supervisor_set_code(s, CODE_ON_TRIAL, keep_code, &n_keeps);
                 return;
         }
         if (part == PART_HAND_OVER)
@@ -401,6 +414,31 @@ static void test_open_is_left(void) {
                 ;
         g_assert_false(readable(second, 50));
         close(second);
+        end();
+}
+
+static void test_keep_code(void) {
+        WorkerReply reply;
+        int fd;
+
+        begin(PART_READY);
+        fd = connect_worker();
+        g_assert_cmpint(call(fd, MESSAGE_KEEP_CODE).error, ==, ENOENT);
+        close(fd);
+        end();
+
+        begin(PART_TRIAL);
+        fd = connect_ready();
+        while ((reply = call(fd, MESSAGE_HELLO)).code != CODE_ON_TRIAL)
+                ;
+        g_assert_cmpint(call(fd, MESSAGE_KEEP_CODE).error, ==, ENOSPC);
+        reply = call(fd, MESSAGE_HELLO);
+        g_assert_cmpuint(reply.code, ==, CODE_ON_TRIAL);
+        reply = call(fd, MESSAGE_KEEP_CODE);
+        g_assert_cmpint(reply.error, ==, 0);
+        g_assert_cmpuint(reply.code, ==, CODE_KEPT);
+        g_assert_cmpint(call(fd, MESSAGE_KEEP_CODE).error, ==, ENOENT);
+        close(fd);
         end();
 }
 
@@ -831,6 +869,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/supervisor/open", test_open);
         g_test_add_func("/supervisor/open-fails", test_open_fails);
         g_test_add_func("/supervisor/open-is-left", test_open_is_left);
+        g_test_add_func("/supervisor/keep-code", test_keep_code);
         g_test_add_func("/supervisor/abort", test_abort);
         g_test_add_func("/supervisor/crowd", test_crowd);
         g_test_add_func("/supervisor/untrusted", test_untrusted);

@@ -39,6 +39,9 @@ module UBLK
         end
       end
 
+      # Whether who raised it meant an errno for the client, and made no mistake.
+      def answer?(error) = error.is_a?(SystemCallError) || timeout?(error)
+
       # nil for ours.
       def class_name(error)
         klass = CLASS.bind_call(error)

@@ -37,15 +37,15 @@ module UBLK
         nil
       end
 
-      # [kind, errno, class, message, file, line, backtrace, needs] of an exception; method: of the target, if one
-      # was running. In C it becomes a Failure.
+      # [kind, errno, class, message, file, line, backtrace, needs, answer] of an exception; method: of the target, if
+      # one was running. In C it becomes a Failure.
       def describe(error, method)
         origin = Description.origin(error, @path)
         origin ||= method_origin(method) if error.is_a?(ContractError)
         origin ||= [@path, nil]
         [Description.kind(error), Description.errno(error),
          Description.class_name(error), Description.message(error), *origin, Description.backtrace(error),
-         Description.needs(error)]
+         Description.needs(error), Description.answer?(error)]
       end
 
       # Where a thread is: its innermost frames, a line each; nil if it is nowhere.

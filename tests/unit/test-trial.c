@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+#include "service/trial.h"
+
+#include <glib.h>
+#include <glib/gstdio.h>
+
+#define FILE_NAME "/run/ublk-ruby/devices/3.trial"
+
+static char *root;
+
+static DeviceConfig *config(const char *name, uint64_t created) {
+        DeviceConfig *c = device_config_new(3);
+
+        c->name = strdup(name);
+        c->created_usec = created;
+        return c;
+}
+
+static void put(const char *text) {
+        g_autofree char *path = g_strconcat(root, FILE_NAME, NULL);
+
+        g_assert_true(g_file_set_contents(path, text, -1, NULL));
+}
+
+static void test_begin_and_end(void) {
+        _cleanup_(device_config_freep) DeviceConfig *c = config("disk0", 7), *other = config("disk1", 7), *later = config("disk0", 8);
+        uint64_t usec = 0;
+
+        g_assert_false(trial_is_on(c, NULL));
+        g_assert_cmpint(trial_end(3), ==, 0);
+        g_assert_cmpint(trial_begin(c, 1234567), ==, 0);
+        g_assert_true(trial_is_on(c, NULL));
+        g_assert_true(trial_is_on(c, &usec));
+        g_assert_cmpuint(usec, ==, 1234567);
+        /* What an earlier device with this id has left. */
+        g_assert_false(trial_is_on(other, NULL));
+        g_assert_false(trial_is_on(later, NULL));
+        g_assert_cmpint(trial_begin(c, TRIAL_MAX_USEC), ==, 0);
+        g_assert_true(trial_is_on(c, &usec));
+        g_assert_cmpuint(usec, ==, TRIAL_MAX_USEC);
+        g_assert_cmpint(trial_end(3), ==, 0);
+        g_assert_false(trial_is_on(c, NULL));
+}
+
+/* It is no device's file. */
+static void test_no_device(void) {
+        _cleanup_(device_config_freep) DeviceConfig *c = config("disk0", 7);
+        _cleanup_free_ uint32_t *ids = NULL;
+        size_t n;
+
+        g_assert_cmpint(trial_begin(c, 1), ==, 0);
+        g_assert_cmpint(device_config_list(&ids, &n), ==, 0);
+        g_assert_cmpuint(n, ==, 0);
+        g_assert_cmpint(trial_end(3), ==, 0);
+}
+
+static void test_damaged(void) {
+        static const char *const texts[] = { "", "\n", "5", "x 5", "-1 5", "12345678901234567890123 5" };
+        _cleanup_(device_config_freep) DeviceConfig *c = config("disk0", 7);
+        g_autofree char *much = g_strdup_printf("%llx 99999999999999999\n", (unsigned long long) device_config_kernel_tag(c));
+        g_autofree char *long_one = g_strnfill(100000, '1');
+        uint64_t usec = 0;
+
+        for (size_t i = 0; i < ELEMENTSOF(texts); i++) {
+                put(texts[i]);
+                g_assert_false(trial_is_on(c, NULL));
+        }
+        put(long_one);
+        g_assert_false(trial_is_on(c, NULL));
+        put(much);
+        g_assert_true(trial_is_on(c, &usec));
+        g_assert_cmpuint(usec, ==, TRIAL_MAX_USEC);
+        g_assert_cmpint(trial_end(3), ==, 0);
+}
+
+static void remove_root(void) {
+        static const char *const parts[] = { "/run/ublk-ruby/devices", "/run/ublk-ruby", "/run", "" };
+
+        for (size_t i = 0; i < ELEMENTSOF(parts); i++) {
+                g_autofree char *path = g_strconcat(root, parts[i], NULL);
+                (void) g_rmdir(path);
+        }
+}
+
+int main(int argc, char *argv[]) {
+        int r;
+
+        g_test_init(&argc, &argv, NULL);
+        root = g_dir_make_tmp("test-trial-XXXXXX", NULL);
+        config_set_root(root);
+        g_test_add_func("/trial/begin-and-end", test_begin_and_end);
+        g_test_add_func("/trial/no-device", test_no_device);
+        g_test_add_func("/trial/damaged", test_damaged);
+        r = g_test_run();
+        remove_root();
+        return r;
+}
