@@ -12,6 +12,13 @@
 int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus_error *e);
 int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, bool keep_state, sd_bus_error *e);
 int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
+/* Reads its options from m. */
+int reload_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
+
+/* Goes on with begin once it is known that no data ends with the worker; otherwise ends the operation with an error. */
+void restart_when_safe(Operation *op, void (*begin)(Operation *op));
+/* A trial of new code that an earlier manager has begun is seen to its end. */
+void reload_resume(ManagerBus *mb, Device *d);
 
 /* What an earlier manager left half created (DeviceConfig.creating): shows it if it is live by now, undoes it if it has come to
  * nothing, else leaves it for the next change. d may be gone after it. */

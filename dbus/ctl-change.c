@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The verbs that change something: create, delete, restart. */
+/* The verbs that change something: create, delete, restart, reload. */
 
 #include "dbus/ctl.h"
 #include "dbus/manager-bus.h"
 #include "dbus/options.h"
 #include "service/name.h"
+#include "service/trial.h"
 
 /* How long a call may take beside the hook's own start; the service's own limits end it before. */
 #define CALL_TIMEOUT_USEC (120 * USEC_PER_SEC)
@@ -151,4 +152,36 @@ int ctl_delete(Ctl *c, int argc, char **argv) {
 
 int ctl_restart(Ctl *c, int argc, char **argv) {
         return call_for_each(c, "RestartDevice", NULL, argc, argv);
+}
+
+static int append_reload(sd_bus_message *m, const char *device, const uint64_t *trial_time) {
+        if (trial_time)
+                return sd_bus_message_append(m, "sa{sv}", device, 1, "trial-time", "t", *trial_time);
+        return sd_bus_message_append(m, "sa{sv}", device, 0);
+}
+
+static int reload_one(Ctl *c, const char *device, const uint64_t *trial_time) {
+        sd_bus_message *m = ctl_new_call(c, "ReloadDevice");
+
+        if (!m || append_reload(m, device, trial_time) < 0) {
+                sd_bus_message_unref(m);
+                return CTL_FAILED;
+        }
+        /* The code is loaded to be looked at, then in its worker, and then the old one may have to come back. */
+        return ctl_call(c, m, 3 * CALL_TIMEOUT_USEC + (trial_time ? *trial_time : TRIAL_DEFAULT_USEC), device, NULL) < 0 ? CTL_FAILED : CTL_OK;
+}
+
+int ctl_reload(Ctl *c, int argc, char **argv) {
+        uint64_t trial_time = 0;
+        int status = CTL_OK;
+
+        if (c->trial_time && parse_u64(c->trial_time, TRIAL_MAX_USEC, &trial_time) < 0) {
+                fprintf(stderr, "ublkctl: --trial-time= takes 0 to %llu microseconds, not \"%s\".\n", (unsigned long long) TRIAL_MAX_USEC,
+                        c->trial_time);
+                return CTL_USAGE;
+        }
+        for (int i = 1; i < argc; i++)
+                if (reload_one(c, argv[i], c->trial_time ? &trial_time : NULL) != CTL_OK)
+                        status = CTL_FAILED;
+        return status;
 }

@@ -34,6 +34,7 @@ typedef struct Ctl {
         bool legend;
         bool colour;
         bool keep_state; /* delete */
+        char *trial_time; /* of reload: microseconds as they were given, or NULL; borrowed */
         char *forwarded[CTL_MAX_FORWARDED]; /* options that check hands on, as they were given; owned */
         size_t n_forwarded;
 } Ctl;
@@ -47,6 +48,7 @@ typedef int (*CtlVerb)(Ctl *c, int argc, char **argv);
 int ctl_create(Ctl *c, int argc, char **argv);
 int ctl_delete(Ctl *c, int argc, char **argv);
 int ctl_restart(Ctl *c, int argc, char **argv);
+int ctl_reload(Ctl *c, int argc, char **argv);
 int ctl_list(Ctl *c, int argc, char **argv);
 int ctl_status(Ctl *c, int argc, char **argv);
 int ctl_stuck(Ctl *c, int argc, char **argv);

@@ -66,7 +66,7 @@ static bool ask_worker(DeviceBus *db) {
 
         if (d->state != DEVICE_LIVE || device_has_hello(d) || db->hello || !d->announced)
                 return db->hello != NULL;
-        return hello_new(db->mb->event, d->config, d->unit.main_pid, on_hello, db, &db->hello) >= 0;
+        return hello_new(db->mb->event, d->config, d->unit.main_pid, MESSAGE_HELLO, on_hello, db, &db->hello) >= 0;
 }
 
 void device_bus_update(DeviceBus *db) {
@@ -79,6 +79,11 @@ void device_bus_update(DeviceBus *db) {
         }
         if (!ask_worker(db))
                 device_bus_first_news(db);
+        if (db->operation) {
+                operation_take_news(db->operation);
+                return;
+        }
+        reload_resume(db->mb, d);
         if (d->state == DEVICE_STOPPED && d->announced && !db->operation && !has_file(d->config->id))
                 device_bus_remove(db);
 }
@@ -307,6 +312,12 @@ static int method_get_stuck_requests(sd_bus_message *m, void *userdata, sd_bus_e
         return stuck_begin(device_bus_get(userdata), m, e);
 }
 
+static int method_reload(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        Device *d = userdata;
+
+        return reload_begin(device_bus_get(d)->mb, m, d, e);
+}
+
 #define CONSTANT SD_BUS_VTABLE_PROPERTY_CONST
 #define CHANGES SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE
 
@@ -338,6 +349,8 @@ static const sd_bus_vtable device_vtable[] = {
         SD_BUS_METHOD_WITH_ARGS("Restart", SD_BUS_ARGS("a{sv}", options), SD_BUS_NO_RESULT, method_restart,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("GetStuckRequests", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(stttas)", requests), method_get_stuck_requests,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("Reload", SD_BUS_ARGS("a{sv}", options), SD_BUS_NO_RESULT, method_reload,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_VTABLE_END,
 };

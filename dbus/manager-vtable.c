@@ -128,6 +128,19 @@ static int method_restart_device(sd_bus_message *m, void *userdata, sd_bus_error
         return r < 0 ? r : restart_begin(mb, m, d, e);
 }
 
+static int method_reload_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        const char *designation;
+        ManagerBus *mb = userdata;
+        Device *d;
+        int r;
+
+        r = sd_bus_message_read(m, "s", &designation);
+        if (r < 0)
+                return r;
+        r = find_device(mb, designation, &d, e);
+        return r < 0 ? r : reload_begin(mb, m, d, e);
+}
+
 static int method_get_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         _cleanup_free_ char *path = NULL;
         const char *designation;
@@ -275,6 +288,8 @@ static const sd_bus_vtable manager_vtable[] = {
                                 method_delete_device, OPEN),
         SD_BUS_METHOD_WITH_ARGS("RestartDevice", SD_BUS_ARGS("s", device, "a{sv}", options), SD_BUS_NO_RESULT,
                                 method_restart_device, OPEN),
+        SD_BUS_METHOD_WITH_ARGS("ReloadDevice", SD_BUS_ARGS("s", device, "a{sv}", options), SD_BUS_NO_RESULT,
+                                method_reload_device, OPEN),
         SD_BUS_METHOD_WITH_ARGS("GetDevice", SD_BUS_ARGS("s", device), SD_BUS_RESULT("o", path), method_get_device, OPEN),
         SD_BUS_METHOD_WITH_ARGS("ListDevices", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(ussssto)", devices), method_list_devices,
                                 OPEN),

@@ -41,6 +41,8 @@ static void step_done(Operation *op) {
         op->slot = sd_bus_slot_unref(op->slot);
         op->job = systemd_job_free(op->job);
         op->hello = hello_free(op->hello);
+        op->timer = sd_event_source_disable_unref(op->timer);
+        op->enough = NULL;
         sd_bus_error_free(&op->step_error);
 }
 
@@ -63,7 +65,8 @@ Operation *operation_free(Operation *op) {
         device_config_free(op->config);
         sd_bus_error_free(&op->error);
         free(op->job_result);
-        free(op->instance);
+        free(op->asked_unit);
+        free(op->answer_path);
         json_decref(op->answer);
         free(op);
         manager_bus_operation_ended(mb);
@@ -119,23 +122,20 @@ static int unlink_answer(const char *path) {
 }
 
 static int read_answer(Operation *op) {
-        _cleanup_free_ char *path = NULL, *text = NULL;
+        _cleanup_free_ char *text = NULL;
         int r;
 
-        r = config_path(&path, PATH_CONTROL_RESULT, op->instance);
+        r = read_file(op->answer_path, RESULT_MAX_FILE, &text, NULL);
         if (r < 0)
                 return r;
-        r = read_file(path, RESULT_MAX_FILE, &text, NULL);
+        r = unlink_answer(op->answer_path);
         if (r < 0)
-                return r;
-        r = unlink_answer(path);
-        if (r < 0)
-                log_warning("%s can't be removed, ignoring: %s", path, strerror(-r));
+                log_warning("%s can't be removed, ignoring: %s", op->answer_path, strerror(-r));
         op->answer = json_loads(text, 0, NULL);
         return json_is_object(op->answer) ? 0 : -EBADMSG;
 }
 
-/* control's own {"error":…,"failure":{…}}; 0 if it has no complaint. */
+/* The unit's own {"error":…,"failure":{…}}; 0 if it has no complaint. */
 static int check_answer(Operation *op) {
         int error = (int) json_integer_value(json_object_get(op->answer, "error"));
         json_t *object = json_object_get(op->answer, "failure");
@@ -146,30 +146,40 @@ static int check_answer(Operation *op) {
         if (object && failure_from_json(object, &f) >= 0)
                 (void) bus_error_set_failure(&op->step_error, &f);
         else
-                sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "ublk-ruby-control %s: %s", op->instance,
-                                  strerror(error));
+                sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "%s: %s", op->asked_unit, strerror(error));
         failure_done(&f);
         return error > 0 ? -error : -EIO;
 }
 
-static void on_control_job(void *userdata, const char *result, const sd_bus_error *error) {
-        _cleanup_free_ char *unit = NULL;
+static void on_asked_job(void *userdata, const char *result, const sd_bus_error *error) {
         Operation *op = userdata;
         int r;
 
         op->job = systemd_job_free(op->job);
-        if (result && !streq(result, "done") && xasprintf(&unit, UNIT_CONTROL, op->instance) >= 0)
-                systemd_reset_failed(op->mb->systemd, unit);
+        if (result && !streq(result, "done"))
+                systemd_reset_failed(op->mb->systemd, op->asked_unit);
         r = result ? read_answer(op) : -EREMOTEIO;
         if (r < 0)
-                sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED,
-                                  "ublk-ruby-control@%s.service gave no answer (%s). See: journalctl -u "
-                                  "ublk-ruby-control@%s.service",
-                                  op->instance, !result && error && error->message ? error->message : strerror(-r),
-                                  op->instance);
+                sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "%s gave no answer (%s). See: journalctl -u %s",
+                                  op->asked_unit, !result && error && error->message ? error->message : strerror(-r),
+                                  op->asked_unit);
         else
                 r = check_answer(op);
         op->then(op, r);
+}
+
+/* Takes unit and path. Whatever lies there is the answer to an earlier question. */
+static int ask_unit(Operation *op, char *unit, char *path) {
+        int r;
+
+        free(op->asked_unit);
+        free(op->answer_path);
+        json_decref(op->answer);
+        op->asked_unit = unit;
+        op->answer_path = path;
+        op->answer = NULL;
+        r = unlink_answer(path);
+        return r < 0 ? r : systemd_job_new(op->mb->systemd, "StartUnit", unit, "replace", on_asked_job, op, &op->job);
 }
 
 void operation_run_control(Operation *op, const char *instance, OperationNext then) {
@@ -177,20 +187,11 @@ void operation_run_control(Operation *op, const char *instance, OperationNext th
         int r;
 
         step_begin(op, then);
-        free(op->instance);
-        op->instance = NULL;
-        json_decref(op->answer);
-        op->answer = NULL;
-        r = xstrdup(instance, &op->instance);
-        if (r >= 0)
-                r = config_path(&path, PATH_CONTROL_RESULT, instance);
-        /* Whatever lies there is the answer to an earlier question. */
-        if (r >= 0)
-                r = unlink_answer(path);
+        r = config_path(&path, PATH_CONTROL_RESULT, instance);
         if (r >= 0)
                 r = xasprintf(&unit, UNIT_CONTROL, instance);
         if (r >= 0)
-                r = systemd_job_new(op->mb->systemd, "StartUnit", unit, "replace", on_control_job, op, &op->job);
+                r = ask_unit(op, TAKE_PTR(unit), TAKE_PTR(path));
         if (r < 0)
                 step_fail(op, r, "Calling systemd");
 }
@@ -207,6 +208,22 @@ void operation_run_remove(Operation *op, const char *word, OperationNext then) {
 
         (void) snprintf(instance, sizeof(instance), "remove-%u-%s", op->device->config->id, word);
         operation_run_control(op, instance, then);
+}
+
+void operation_run_check(Operation *op, OperationNext then) {
+        _cleanup_free_ char *unit = NULL, *path = NULL;
+        char instance[16];
+        int r;
+
+        step_begin(op, then);
+        (void) snprintf(instance, sizeof(instance), "%u", op->device->config->id);
+        r = config_path(&path, PATH_CHECK_RESULT, instance);
+        if (r >= 0)
+                r = xasprintf(&unit, UNIT_CHECK, instance);
+        if (r >= 0)
+                r = ask_unit(op, TAKE_PTR(unit), TAKE_PTR(path));
+        if (r < 0)
+                step_fail(op, r, "Calling systemd");
 }
 
 bool operation_answer_is_foreign(const Operation *op) {
@@ -251,14 +268,52 @@ static void on_hello(void *userdata, int r, uint32_t pid, const WorkerReply *rep
         }
 }
 
-void operation_ask_worker(Operation *op, OperationNext then) {
+static void call_worker(Operation *op, MessageType type, OperationNext then) {
         const Device *d = op->device;
         int r;
 
         step_begin(op, then);
-        r = hello_new(op->mb->event, d->config, d->unit.main_pid, on_hello, op, &op->hello);
+        r = hello_new(op->mb->event, d->config, d->unit.main_pid, type, on_hello, op, &op->hello);
         if (r < 0)
                 step_fail(op, r, "Asking the worker");
+}
+
+void operation_ask_worker(Operation *op, OperationNext then) {
+        call_worker(op, MESSAGE_HELLO, then);
+}
+
+void operation_keep_code(Operation *op, OperationNext then) {
+        call_worker(op, MESSAGE_KEEP_CODE, then);
+}
+
+/* The step is over before what comes next begins: that may end the operation. */
+static void wait_end(Operation *op, int r) {
+        op->timer = sd_event_source_disable_unref(op->timer);
+        op->enough = NULL;
+        op->then(op, r);
+}
+
+static int on_timer(sd_event_source *s, uint64_t usec, void *userdata) {
+        (void) s, (void) usec;
+        wait_end(userdata, -ETIMEDOUT);
+        return 0;
+}
+
+void operation_wait(Operation *op, uint64_t usec, bool (*enough)(const Operation *op), OperationNext then) {
+        int r;
+
+        step_begin(op, then);
+        op->enough = enough;
+        r = sd_event_add_time_relative(op->mb->event, &op->timer, CLOCK_MONOTONIC, usec, 0, on_timer, op);
+        if (r < 0)
+                wait_end(op, r);
+        else
+                operation_take_news(op);
+}
+
+void operation_take_news(Operation *op) {
+        if (op->enough && op->enough(op))
+                wait_end(op, 0);
 }
 
 /* Of a call that answers with nothing of interest. */

@@ -40,6 +40,11 @@ struct Operation {
         bool needs_met;           /* the unit was given what its hook needs, which can help only once */
         bool was_down;            /* delete: the unit was down before it was stopped */
         bool keep_state;          /* delete: what its hook kept is for the next device of its name */
+        void (*begin)(Operation *op); /* restart, reload: see calls.h */
+        uint64_t trial_usec;      /* reload: how long the new code is on trial */
+        uint64_t deadline_usec;   /* reload: CLOCK_MONOTONIC, … */
+        bool (*awaited)(const Operation *op);
+        OperationNext after;      /* … of what is waited for, and what is done then */
 
         /* Of the step that runs, or was the last to run. */
         OperationNext then;
@@ -47,8 +52,11 @@ struct Operation {
         sd_bus_slot *slot;
         SystemdJob *job;
         Hello *hello;
+        sd_event_source *timer;
+        bool (*enough)(const Operation *op);
         char *job_result;         /* "done", … */
-        char *instance;           /* of the control unit */
+        char *asked_unit;         /* of ublk-ruby-control@ or ublk-ruby-check@ */
+        char *answer_path;        /* where its answer is going to be */
         json_t *answer;           /* what it wrote */
 };
 
@@ -64,12 +72,20 @@ void operation_run_control(Operation *op, const char *instance, OperationNext th
 void operation_run_device_control(Operation *op, const char *verb, OperationNext then);
 /* "remove-N-WORD"; word: "state" if what the device's hook kept goes with it, "keep" if that is for the next one. */
 void operation_run_remove(Operation *op, const char *word, OperationNext then);
+/* ublk-ruby-check@N.service: whether the hook on the disk is one for this device. If not, that is the step's error. */
+void operation_run_check(Operation *op, OperationNext then);
 /* "remove" has left the kernel device alone, since it belongs to another program. */
 bool operation_answer_is_foreign(const Operation *op);
 /* Brings the device's unit state up to date. */
 void operation_fetch(Operation *op, OperationNext then);
 /* HELLO to the present worker; then device_has_hello(), unless the step failed. */
 void operation_ask_worker(Operation *op, OperationNext then);
+/* KEEP_CODE likewise. */
+void operation_keep_code(Operation *op, OperationNext then);
+/* Until enough says so, which is asked now and with all news of the device: r is 0. Or for so long: -ETIMEDOUT. */
+void operation_wait(Operation *op, uint64_t usec, bool (*enough)(const Operation *op), OperationNext then);
+/* For device-bus.c: there are news. op may be gone after it. */
+void operation_take_news(Operation *op);
 /* EnableUnitFiles or DisableUnitFiles of the device's unit. */
 void operation_enable(Operation *op, bool enable, OperationNext then);
 /* systemd reads all units anew, those that ublk-ruby-generator makes included. */

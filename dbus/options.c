@@ -199,10 +199,10 @@ int options_read(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e) {
         return r < 0 ? r : check_file_size(c, e);
 }
 
-/* One entry of a dictionary in which name, a boolean, is the one key that may be there. */
-static int read_flag(sd_bus_message *m, const char *name, bool *seen, bool *ret, sd_bus_error *e) {
+/* One entry of a dictionary in which name, of that type, is the one key that may be there: up to its value. */
+static int enter_option(sd_bus_message *m, const char *name, const char *type, bool *seen, sd_bus_error *e) {
         const char *key, *contents;
-        int r, b;
+        int r;
 
         r = sd_bus_message_read(m, "s", &key);
         if (r < 0)
@@ -210,32 +210,30 @@ static int read_flag(sd_bus_message *m, const char *name, bool *seen, bool *ret,
         if (!name)
                 return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Unknown option \"%.64s\": this method takes none yet.", key);
         if (!streq(key, name))
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Unknown option \"%.64s\": this method takes %s (b).", key,
-                                         name);
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Unknown option \"%.64s\": this method takes %s (%s).", key,
+                                         name, type);
         if (*seen)
                 return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s is given twice.", key);
         *seen = true;
         r = sd_bus_message_peek_type(m, NULL, &contents);
         if (r < 0)
                 return r;
-        if (!streq(contents, "b"))
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s has D-Bus type %s, it must have type b.", key,
-                                         contents);
-        r = sd_bus_message_read(m, "v", "b", &b);
-        if (r >= 0)
-                *ret = b;
-        return r;
+        return streq(contents, type) ? 0 :
+                sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s has D-Bus type %s, it must have type %s.", key, contents, type);
 }
 
-int options_read_flag(sd_bus_message *m, const char *name, bool *ret, sd_bus_error *e) {
-        bool flag = false, seen = false;
+/* The value goes to ret, which is of the type. name: NULL for none. */
+static int read_one_option(sd_bus_message *m, const char *name, const char *type, void *ret, sd_bus_error *e) {
+        bool seen = false;
         int r;
 
         r = sd_bus_message_enter_container(m, 'a', "{sv}");
         if (r < 0)
                 return r;
         while ((r = sd_bus_message_enter_container(m, 'e', "sv")) > 0) {
-                r = read_flag(m, name, &seen, &flag, e);
+                r = enter_option(m, name, type, &seen, e);
+                if (r >= 0)
+                        r = sd_bus_message_read(m, "v", type, ret);
                 if (r >= 0)
                         r = sd_bus_message_exit_container(m);
                 if (r < 0)
@@ -243,15 +241,34 @@ int options_read_flag(sd_bus_message *m, const char *name, bool *ret, sd_bus_err
         }
         if (r >= 0)
                 r = sd_bus_message_exit_container(m);
+        return r < 0 ? r : 0;
+}
+
+int options_read_flag(sd_bus_message *m, const char *name, bool *ret, sd_bus_error *e) {
+        int flag = 0, r;
+
+        r = read_one_option(m, name, "b", &flag, e);
+        if (r >= 0)
+                *ret = flag;
+        return r;
+}
+
+int options_read_time(sd_bus_message *m, const char *name, uint64_t max, uint64_t *ret, sd_bus_error *e) {
+        uint64_t usec = *ret;
+        int r;
+
+        r = read_one_option(m, name, "t", &usec, e);
         if (r < 0)
                 return r;
-        if (ret)
-                *ret = flag;
+        if (usec > max)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s must be 0 to %llu microseconds, not %llu.", name,
+                                         (unsigned long long) max, (unsigned long long) usec);
+        *ret = usec;
         return 0;
 }
 
 int options_read_none(sd_bus_message *m, sd_bus_error *e) {
-        return options_read_flag(m, NULL, NULL, e);
+        return read_one_option(m, NULL, "", NULL, e);
 }
 
 static int append_number(sd_bus_message *m, char type, const char *text) {

@@ -24,6 +24,8 @@ const Option *option_find(const char *name);
 int options_read(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e);
 /* For methods with one option, a boolean that is false if it is not given. */
 int options_read_flag(sd_bus_message *m, const char *name, bool *ret, sd_bus_error *e);
+/* For methods with one option, a time: t, in microseconds, at most max. What is not given stays as it is. */
+int options_read_time(sd_bus_message *m, const char *name, uint64_t max, uint64_t *ret, sd_bus_error *e);
 /* For methods that have no options yet: every key is unknown. */
 int options_read_none(sd_bus_message *m, sd_bus_error *e);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* RestartDevice and Device.Restart: a hand-over from one worker to the next. Whatever comes of it, the device is kept. */
+/* RestartDevice and Device.Restart: a hand-over from one worker to the next, who runs the same code. Whatever comes of it, the
+ * device is kept. */
 
 #include "dbus/calls.h"
 #include "dbus/errors.h"
@@ -65,25 +66,31 @@ static void on_recovery_known(Operation *op, int r) {
                                     "would end with it. If the data may go: systemctl restart " UNIT_DEVICE,
                                     name, r < 0 ? strerror(-r) : "another one has taken its place", d->config->id);
         else {
-                restart(op);
+                op->begin(op);
                 return;
         }
         operation_fail(op);
 }
 
-/* Data that is nowhere but in the worker can be there only while there is a worker and a disk. */
+/* Data that is nowhere but in the worker can be there only while there is a worker and a disk. One that is on its way back to
+ * a disk has nothing that it did not find; a hook that never gets there would not be rid of otherwise. */
 static void on_unit_known(Operation *op, int r) {
         const Device *d = op->device;
 
         if (r < 0) {
                 operation_keep_step_error(op);
                 operation_fail(op);
-        } else if (d->unit.main_pid == 0 || !d->kernel.has_disk)
-                restart(op);
+        } else if (d->unit.main_pid == 0 || !d->kernel.has_disk || d->state == DEVICE_RECOVERING)
+                op->begin(op);
         else if (device_has_hello(d))
                 on_recovery_known(op, 0);
         else
                 operation_ask_worker(op, on_recovery_known);
+}
+
+void restart_when_safe(Operation *op, void (*begin)(Operation *op)) {
+        op->begin = begin;
+        operation_fetch(op, on_unit_known);
 }
 
 int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) {
@@ -96,6 +103,6 @@ int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e)
         r = operation_new(mb, m, d, &op, e);
         if (r < 0)
                 return r;
-        operation_fetch(op, on_unit_known);
+        restart_when_safe(op, restart);
         return 1;
 }

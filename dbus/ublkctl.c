@@ -19,6 +19,7 @@ static void help(void) {
              "                                  Create a device, print its node\n"
              "  delete [--keep-state] DEVICE... Delete devices that nobody uses\n"
              "  restart DEVICE...               Hand devices over to new workers\n"
+             "  reload DEVICE...                The same, and run the hook's code that is on the disk now\n"
              "  stuck [DEVICE...]               Show requests that hooks don't give back\n"
              "  probe                           Show what this kernel can do\n"
              "  check HOOK [NAME=VALUE...]      Look for faults in a hook, without a device\n"
@@ -30,6 +31,7 @@ static void help(void) {
              "     --json=short|pretty|off      Print JSON\n"
              "     --no-legend                  Leave out headers and footers\n"
              "     --keep-state                 Of delete: leave what the hook kept to the next device of the name\n"
+             "     --trial-time=USEC            Of reload: how long the new code may be sent back\n"
              "     --seed=N --seconds=N --gc-stress --in-place --time=N\n"
              "                                  Of check; see ublkctl(1)\n"
              "\n"
@@ -63,6 +65,7 @@ static const Verb verbs[] = {
         { "create",  2, ANY, ctl_create,  "create NAME HOOK [NAME=VALUE...]" },
         { "delete",  1, ANY, ctl_delete,  "delete [--keep-state] DEVICE..." },
         { "restart", 1, ANY, ctl_restart, "restart DEVICE..." },
+        { "reload",  1, ANY, ctl_reload,  "reload DEVICE..." },
         { "stuck",   0, ANY, ctl_stuck,   "stuck [DEVICE...]" },
         { "probe",   0, 0,   ctl_probe,   "probe" },
         { "check",   1, ANY, ctl_check,   "check HOOK [NAME=VALUE...]", .alone = true },
@@ -103,13 +106,14 @@ static int forward(Ctl *c, const char *name, const char *value) {
 
 /* 1: go on; 0: done; negative: usage. */
 static int parse_argv(Ctl *c, int argc, char **argv) {
-        enum { ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND, ARG_KEEP_STATE, ARG_FORWARD };
+        enum { ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND, ARG_KEEP_STATE, ARG_TRIAL_TIME, ARG_FORWARD };
         static const struct option options[] = {
                 { "help", no_argument, NULL, 'h' },
                 { "version", no_argument, NULL, ARG_VERSION },
                 { "json", required_argument, NULL, ARG_JSON },
                 { "no-legend", no_argument, NULL, ARG_NO_LEGEND },
                 { "keep-state", no_argument, NULL, ARG_KEEP_STATE },
+                { "trial-time", required_argument, NULL, ARG_TRIAL_TIME },
                 { "seed", required_argument, NULL, ARG_FORWARD },
                 { "seconds", required_argument, NULL, ARG_FORWARD },
                 { "time", required_argument, NULL, ARG_FORWARD },
@@ -136,6 +140,9 @@ static int parse_argv(Ctl *c, int argc, char **argv) {
                         break;
                 case ARG_KEEP_STATE:
                         c->keep_state = true;
+                        break;
+                case ARG_TRIAL_TIME:
+                        c->trial_time = optarg;
                         break;
                 case ARG_FORWARD:
                         if (forward(c, options[which].name, optarg) < 0)

@@ -201,6 +201,7 @@ unsigned device_take_hello(Device *d, uint32_t pid, const WorkerReply *hello) {
 
         d->recovery = (Recovery) hello->geometry.recovery;
         d->hello_pid = pid;
+        d->code = (CodeState) hello->code;
         return streq(before, device_recovery(d)) ? 0 : DEVICE_CHANGED_RECOVERY;
 }
 

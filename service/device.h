@@ -77,6 +77,7 @@ typedef struct Device {
         char *last_error;       /* described for a person, "" if none */
         Recovery recovery;      /* as a worker said it last; RECOVERY_DEFAULT: none was heard yet */
         uint32_t hello_pid;     /* the worker that said it, 0: none */
+        CodeState code;         /* that worker said this of its code, then */
         uint32_t block_size;    /* the last known one, 0 before the device first was live */
         bool read_only;         /* likewise */
         bool announced;         /* clients have been, or may be, told of it */

@@ -7,6 +7,7 @@ struct Hello {
         const DeviceConfig *config; /* borrowed */
         uint32_t pid;
         Question *question;
+        MessageType type;
         HelloHandler handler;
         void *userdata;
 };
@@ -32,29 +33,33 @@ static int reply_check_sense(const WorkerReply *reply, const DeviceConfig *c) {
         return 0;
 }
 
-static int reply_check(const WorkerReply *reply, size_t size, const DeviceConfig *c) {
-        if (size != sizeof(WorkerReply) || reply->version != PROTOCOL_VERSION || reply->type != MESSAGE_HELLO ||
+static int reply_check(const WorkerReply *reply, size_t size, MessageType type, const DeviceConfig *c) {
+        if (size != sizeof(WorkerReply) || reply->version != PROTOCOL_VERSION || reply->type != type ||
             reply->device_id != c->id)
                 return -EBADMSG;
-        return reply->error != 0 ? -EREMOTEIO : reply_check_sense(reply, c);
+        if (reply->error != 0)
+                return reply->error > 0 && reply->error < 4096 ? -reply->error : -EREMOTEIO;
+        return reply_check_sense(reply, c);
 }
 
 static void on_reply(void *userdata, int r, const void *reply, size_t size) {
         Hello *h = userdata;
 
         if (r >= 0)
-                r = reply_check(reply, size, h->config);
+                r = reply_check(reply, size, h->type, h->config);
         h->handler(h->userdata, r, h->pid, r < 0 ? NULL : reply);
 }
 
-int hello_new(sd_event *event, const DeviceConfig *config, uint32_t pid, HelloHandler handler, void *userdata, Hello **ret) {
+int hello_new(sd_event *event, const DeviceConfig *config, uint32_t pid, MessageType type, HelloHandler handler, void *userdata,
+              Hello **ret) {
+        uint64_t timeout = type == MESSAGE_KEEP_CODE ? KEEP_CODE_TIMEOUT_USEC : HELLO_TIMEOUT_USEC;
         _cleanup_(hello_freep) Hello *h = malloc(sizeof(Hello));
         int r;
 
         if (!h)
                 return -ENOMEM;
-        *h = (Hello) { .config = config, .pid = pid, .handler = handler, .userdata = userdata };
-        r = question_new(event, config->id, pid, MESSAGE_HELLO, sizeof(WorkerReply), HELLO_TIMEOUT_USEC, on_reply, h, &h->question);
+        *h = (Hello) { .config = config, .pid = pid, .type = type, .handler = handler, .userdata = userdata };
+        r = question_new(event, config->id, pid, type, sizeof(WorkerReply), timeout, on_reply, h, &h->question);
         if (r < 0)
                 return r;
         *ret = TAKE_PTR(h);

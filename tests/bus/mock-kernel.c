@@ -4,6 +4,7 @@
 #include "service/marker.h"
 #include "service/state.h"
 #include "service/paths.h"
+#include "service/trial.h"
 
 #include "service/uapi.h"
 
@@ -127,6 +128,7 @@ static WorkerReply reply_of(const DeviceConfig *c) {
                 .queues = c->queues,
                 .depth = c->depth,
                 .max_io_size = c->max_io_size,
+                .code = trial_is_on(c, NULL) ? CODE_ON_TRIAL : streq(c->hook, "huge") ? CODE_NOT_KEPT : CODE_KEPT,
                 .geometry = { .size = size_of(c),
                               .logical_block_size = 4096,
                               .physical_block_size = 4096,
@@ -210,6 +212,16 @@ static void answer_stuck(int client, uint32_t id) {
         (void) send(client, &reply, size, MSG_NOSIGNAL);
 }
 
+static int keep_code(const DeviceConfig *c, WorkerReply *reply) {
+        if (reply->code != CODE_ON_TRIAL)
+                return ENOENT;
+        if (streq(c->hook, "forgetful"))
+                return EIO;
+        reply->code = CODE_KEPT;
+        put(path_of("kept-", c->id, "").s, "");
+        return 0;
+}
+
 static void serve(const DeviceConfig *c, int ready) {
         WorkerReply reply = reply_of(c);
         int fd = listen_at(c);
@@ -226,10 +238,13 @@ static void serve(const DeviceConfig *c, int ready) {
                         continue;
                 if (recv(client, &call, sizeof(call), 0) != sizeof(call))
                         call.type = _MESSAGE_MAX;
-                if (call.type == MESSAGE_HELLO)
-                        (void) send(client, &reply, sizeof(reply), MSG_NOSIGNAL);
                 if (call.type == MESSAGE_STUCK)
                         answer_stuck(client, c->id);
+                else if (call.type == MESSAGE_HELLO || call.type == MESSAGE_KEEP_CODE) {
+                        reply.type = call.type;
+                        reply.error = call.type == MESSAGE_KEEP_CODE ? keep_code(c, &reply) : 0;
+                        (void) send(client, &reply, sizeof(reply), MSG_NOSIGNAL);
+                }
                 close(client);
         }
 }
@@ -275,6 +290,14 @@ void control_answer(const char *instance, const char *json) {
 
         snprintf(path, sizeof(path), "%s" PATH_CONTROL_RESULT, test_root, instance);
         put(path, json);
+}
+
+void check_answer(uint32_t id) {
+        _cleanup_free_ char *json = NULL;
+
+        if (read_file(path_of("check-", id, "").s, 4096, &json, NULL) < 0)
+                (void) xstrdup("{\"error\":0}", &json);
+        put(path_of("run/ublk-ruby-check/", id, ".json").s, json);
 }
 
 void control_answer_probe(const char *instance) {

@@ -23,10 +23,13 @@ void kernel_hold_after_stop(uint32_t id);
 void state_begin(const DeviceConfig *c);
 void state_settle(uint32_t id, const char *word);
 
-/* A process that answers HELLO, and STUCK with what the test's file stuck-N says, as the device's worker; its pid. */
+/* A process that answers HELLO, STUCK with what the test's file stuck-N says, and KEEP_CODE, which makes kept-N, as the device's
+ * worker; its pid. */
 pid_t worker_start(const DeviceConfig *c);
 void worker_stop(pid_t pid);
 
 void control_answer(const char *instance, const char *json);
 void control_answer_probe(const char *instance);
 void control_answer_holders(const char *instance, uint32_t id);
+/* Of ublk-ruby-check@N.service. */
+void check_answer(uint32_t id);

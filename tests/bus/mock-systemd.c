@@ -22,16 +22,22 @@
  *     mute     its worker says nothing, until there is a file "speak" below the root
  *     liar, shapeless, impostor, symlink
  *              its worker names another depth; describes no disk; has another process listen; listens elsewhere
+ *     huge     its worker can't keep the hook's code
+ *     forgetful
+ *              nor can this one's, as turns out after a trial
  *
  * Files below the root steer the rest: stuck-N (mock-kernel.c), holders-N (JSON array), keep-N (the stop leaves the device quiesced), hold-after-stop-N
  * (becomes holders-N with the stop), foreign-N (another program is faster with the id), refuse-restart, cancel (somebody else's
- * stop ends each start), unsupported (reason), no-answer (control writes nothing), refuse-reload. Interface org.ublk.Mock sets a unit's state.
+ * stop ends each start), unsupported (reason), no-answer (control writes nothing), refuse-reload,
+ * check-N (what the check of a hook answers), fail-trial-N (a start on trial fails, and 200 ms later the old code is back).
+ * Interface org.ublk.Mock sets a unit's state.
  */
 
 #include "mock-kernel.h"
 #include "service/log.h"
 #include "service/marker.h"
 #include "service/paths.h"
+#include "service/trial.h"
 
 #include <systemd/sd-bus.h>
 #include <systemd/sd-event.h>
@@ -133,6 +139,36 @@ static const char *missing_needs(const DeviceConfig *c) {
         return drop_in_says(c->id, "\nPrivateNetwork=no\n") ? NULL : "network";
 }
 
+static const char *start_device(Unit *u, uint32_t id);
+
+static int on_automatic_restart(sd_event_source *s, uint64_t usec, void *userdata) {
+        Unit *u = userdata;
+        uint32_t id = 0;
+
+        (void) usec;
+        if (device_of(u, &id))
+                (void) start_device(u, id);
+        sd_event_source_unref(s);
+        return 0;
+}
+
+/* As the worker, `release` and systemd together. */
+static const char *fail_trial(Unit *u, uint32_t id) {
+        _cleanup_free_ char *text = NULL;
+        Failure f = FAILURE_NULL;
+
+        failure_set(&f, FAILURE_HOOK, EIO, "not today");
+        failure_set_origin(&f, "RuntimeError", "/hooks/new.rb", 8);
+        failure_to_text(&f, &text);
+        failure_done(&f);
+        unit_set(u, "deactivating", "stop-sigterm", "exit-code", text);
+        (void) trial_end(id);
+        unit_set(u, "activating", "auto-restart", "exit-code", text);
+        sd_event_add_time_relative(event, &(sd_event_source *) { NULL }, CLOCK_MONOTONIC, 200 * USEC_PER_MSEC, 1,
+                                   on_automatic_restart, u);
+        return "failed";
+}
+
 static const char *start_device(Unit *u, uint32_t id) {
         _cleanup_(device_config_freep) DeviceConfig *c = NULL;
         _cleanup_free_ char *message = NULL, *text = NULL;
@@ -144,6 +180,8 @@ static const char *start_device(Unit *u, uint32_t id) {
         }
         if (strncmp(c->hook, "keeps", strlen("keeps")) == 0)
                 state_begin(c);
+        if (kernel_device_flag("fail-trial", id) && trial_is_on(c, NULL))
+                return fail_trial(u, id);
         if (streq(c->hook, "broken") || streq(c->hook, "keeps-broken")) {
                 Failure f = FAILURE_NULL;
                 failure_set(&f, FAILURE_HOOK, ENOENT, "No such file or directory @ rb_sysopen - /nowhere");
@@ -204,9 +242,13 @@ static const char *run_control(Unit *u) {
         char instance[64], word[16];
         uint32_t id = 0;
 
-        if (sscanf(u->name, "ublk-ruby-control@%63[^.].service", instance) != 1)
-                return "failed";
         if (kernel_flag("no-answer"))
+                return "failed";
+        if (sscanf(u->name, "ublk-ruby-check@%u.service", &id) == 1) {
+                check_answer(id);
+                return "done";
+        }
+        if (sscanf(u->name, "ublk-ruby-control@%63[^.].service", instance) != 1)
                 return "failed";
         if (streq(instance, "probe"))
                 control_answer_probe(instance);

@@ -224,6 +224,8 @@ static void test_access(Fixture *f, gconstpointer data) {
         assert_denied(f, fixture_call(f, NULL, "RestartDevice", NULL, "sa{sv}", "disk0", 0));
         assert_denied(f, fixture_call(f, path, "Delete", NULL, "a{sv}", 0));
         assert_denied(f, fixture_call(f, path, "Restart", NULL, "a{sv}", 0));
+        assert_denied(f, fixture_call(f, NULL, "ReloadDevice", NULL, "sa{sv}", "disk0", 0));
+        assert_denied(f, fixture_call(f, path, "Reload", NULL, "a{sv}", 0));
         calls = fixture_calls(f);
         g_assert_cmpstr(calls, ==, "");
         g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");

@@ -54,6 +54,8 @@ static void test_round(Fixture *f, gconstpointer data) {
         check("status disk0", 0, "Arguments: size=2097152");
         check("status 0 /dev/ublkb0", 0, "Persistent: yes");
         check("restart disk0", 0, "");
+        check("reload --trial-time=1000 disk0", 0, "");
+        check("reload --trial-time=5s disk0", 2, "takes 0 to 86400000000 microseconds, not \"5s\"");
         check("restart --keep-state disk0", 2, "--keep-state is for delete");
         check("delete --keep-state disk0", 0, "");
         check("list --no-legend", 0, "");

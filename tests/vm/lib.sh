@@ -101,7 +101,7 @@ fio_json() {
 leftovers() {
     local entry
     for entry in /sys/class/ublk-char/* /dev/ublkb* /dev/ublkc* /run/ublk-ruby/devices/* /run/ublk-ruby/nodes/* \
-        /run/ublk-ruby/[0-9]* /run/ublk-ruby-control/*-[0-9]* /etc/ublk-ruby/devices/* /dev/disk/by-id/ublk-* \
+        /run/ublk-ruby/[0-9]* /run/ublk-ruby-control/*-[0-9]* /run/ublk-ruby-check/* /etc/ublk-ruby/devices/* /dev/disk/by-id/ublk-* \
         /var/lib/ublk-ruby/* /var/lib/ublk-ruby/.[!.]*; do
         [ ! -e "$entry" ] || echo "$entry"
     done

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * ReloadDevice and Device.Reload: the hook's code on the disk takes the place of the code that the device runs, under its users.
+ * The code is looked at first, in a process that has nothing to do with the device; then a new worker takes over with it, on trial
+ * (trial.h). If that worker does not come up or does not last, the old code comes back, with or without this service; here that
+ * is waited for, so that the caller is told why only when the device is well again.
+ */
+
+#include "dbus/calls.h"
+#include "dbus/device-bus.h"
+#include "dbus/errors.h"
+#include "dbus/manager-bus.h"
+#include "dbus/options.h"
+#include "service/log.h"
+#include "service/paths.h"
+#include "service/trial.h"
+
+/* For a worker to come up, beside the hook's own start. */
+#define COME_UP_USEC (60 * USEC_PER_SEC)
+/* How often a unit that is down is looked at meanwhile: one that restarts is down for a moment. */
+#define TICK_USEC (2 * USEC_PER_SEC)
+
+static void end_trial(const Operation *op) {
+        int r;
+
+        r = trial_end(op->device->config->id);
+        if (r < 0)
+                log_error_errno(r, "The file that says that device %u is on trial can't be removed", op->device->config->id);
+}
+
+static bool is_live(const Operation *op) {
+        return op->device->state == DEVICE_LIVE;
+}
+
+static bool is_down(const Operation *op) {
+        DeviceState state = op->device->state;
+
+        return state == DEVICE_HELD || state == DEVICE_STOPPED || state == DEVICE_FAILED;
+}
+
+static bool trial_is_over(const Operation *op) {
+        return !trial_is_on(op->device->config, NULL);
+}
+
+static bool is_live_or_over(const Operation *op) {
+        return is_live(op) || trial_is_over(op);
+}
+
+static void on_tick(Operation *op, int r) {
+        if (r >= 0 || is_down(op) || now_usec() >= op->deadline_usec)
+                op->after(op, r);
+        else
+                operation_wait(op, TICK_USEC, op->awaited, on_tick);
+}
+
+/* Until awaited says so, the unit is down and stays so, or no worker can be expected to come up any more. */
+static void await_worker(Operation *op, bool (*awaited)(const Operation *op), OperationNext after) {
+        op->awaited = awaited;
+        op->after = after;
+        op->deadline_usec = now_usec() + COME_UP_USEC + op->device->config->start_timeout_usec;
+        operation_wait(op, TICK_USEC, awaited, on_tick);
+}
+
+static const char *outcome(const Operation *op) {
+        if (is_live(op))
+                return "It goes on with the code that it had.";
+        if (is_down(op))
+                return "Its unit has been stopped meanwhile.";
+        return "It is not back with the code that it had, either; systemd goes on trying.";
+}
+
+/* What was wrong with the new code is set; here is what became of the device. */
+static void on_back(Operation *op, int r) {
+        const char *name = op->device->config->name;
+        sd_bus_error error = SD_BUS_ERROR_NULL;
+
+        (void) r;
+        if (!op->message)
+                log_notice("New code of device %s, which an earlier manager had put on trial, has failed: %s", name, op->error.message);
+        (void) sd_bus_error_setf(&error, op->error.name, "%s. New code of device %s has failed. %s", op->error.message, name, outcome(op));
+        sd_bus_error_free(&op->error);
+        op->error = error;
+        operation_fail(op);
+}
+
+/* The first error that is set stays. */
+static void set_trial_error(Operation *op) {
+        const Device *d = op->device;
+
+        if (d->failure.message && !sd_bus_error_is_set(&op->error))
+                (void) bus_error_set_failure(&op->error, &d->failure);
+}
+
+static void on_failed_fetched(Operation *op, int r) {
+        const Device *d = op->device;
+        uint32_t id = d->config->id;
+
+        (void) r; /* the signals of the unit go on to tell */
+        set_trial_error(op);
+        operation_set_error(op, BUS_ERROR_WORKER_FAILED, "Its worker has ended (result: %s); journalctl -u " UNIT_DEVICE " says more",
+                            d->unit.result ? d->unit.result : "none", id);
+        await_worker(op, is_live, on_back);
+}
+
+/* The error now, as it may be gone with the next start. Then systemd is asked afresh: its last signal may be from before the
+ * worker's end. */
+static void fail_trial(Operation *op) {
+        set_trial_error(op);
+        operation_fetch(op, on_failed_fetched);
+}
+
+/* If systemd refuses, somebody else is at work on the unit; without the file it is the old code that comes. */
+static void on_sent_back(Operation *op, int r) {
+        (void) r;
+        fail_trial(op);
+}
+
+/* The worker with the new code must not stay. */
+static void send_back(Operation *op) {
+        end_trial(op);
+        operation_run_job(op, "RestartUnit", "fail", on_sent_back);
+}
+
+static void on_kept(Operation *op, int r) {
+        const char *name = op->device->config->name;
+
+        if (r < 0) {
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "It can't be kept for the next worker: %s", strerror(-r));
+                send_back(op);
+                return;
+        }
+        end_trial(op);
+        log_info("Device %s runs new code.", name);
+        operation_return(op, NULL);
+}
+
+static void on_came_up(Operation *op, int r);
+
+/* Somebody else's stop has taken the place of all this. */
+static void end_stopped(Operation *op) {
+        end_trial(op);
+        operation_set_error(op, BUS_ERROR_CANCELLED, UNIT_DEVICE " was told to stop meanwhile.", op->device->config->id);
+        operation_fail(op);
+}
+
+/* One that was restarted by somebody meanwhile is still on trial. */
+static void on_trial_ended(Operation *op, int r) {
+        if (r >= 0)
+                fail_trial(op);
+        else if (is_live(op))
+                operation_keep_code(op, on_kept);
+        else
+                await_worker(op, is_live_or_over, on_came_up);
+}
+
+static void on_came_up(Operation *op, int r) {
+        if (r >= 0 && !trial_is_over(op))
+                operation_wait(op, op->trial_usec, trial_is_over, on_trial_ended);
+        else if (trial_is_over(op))
+                fail_trial(op);
+        else if (is_down(op))
+                end_stopped(op);
+        else {
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "Its worker does not come up");
+                send_back(op);
+        }
+}
+
+static void on_fetched(Operation *op, int r) {
+        if (r < 0)
+                operation_keep_step_error(op);
+        if (r >= 0 && streq(op->job_result, "done"))
+                await_worker(op, is_live_or_over, on_came_up);
+        else if (streq(op->job_result, "canceled"))
+                end_stopped(op);
+        else {
+                end_trial(op); /* as the worker's end has done by now, or will */
+                fail_trial(op);
+        }
+}
+
+static void on_restarted(Operation *op, int r) {
+        if (r < 0) {
+                end_trial(op);
+                operation_keep_step_error(op);
+                operation_fail(op);
+        } else
+                operation_fetch(op, on_fetched);
+}
+
+static void try_code(Operation *op) {
+        const DeviceConfig *c = op->device->config;
+        int r;
+
+        if (operation_check_secrets(op) < 0) {
+                operation_fail(op);
+                return;
+        }
+        r = trial_begin(c, op->trial_usec);
+        if (r < 0) {
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "The file that says that device %s is on trial can't be written: %s", c->name,
+                                    strerror(-r));
+                operation_fail(op);
+                return;
+        }
+        device_forget_failure(op->device);
+        operation_run_job(op, "RestartUnit", "fail", on_restarted);
+}
+
+static void on_needs_met(Operation *op, int r) {
+        if (r < 0) {
+                operation_keep_step_error(op);
+                operation_fail(op);
+        } else
+                try_code(op);
+}
+
+/* The new code declares more than the unit has. Nothing else is wrong with it: that was looked at before. */
+static bool code_lacks_needs(Operation *op) {
+        json_t *object = json_object_get(op->answer, "failure");
+        Failure f = FAILURE_NULL;
+
+        if (!object || failure_from_json(object, &f) < 0)
+                return false;
+        if (f.kind != FAILURE_NEEDS) {
+                failure_done(&f);
+                return false;
+        }
+        failure_done(&op->device->failure);
+        op->device->failure = f;
+        return true;
+}
+
+static void on_checked(Operation *op, int r) {
+        if (r >= 0)
+                try_code(op);
+        else if (code_lacks_needs(op))
+                operation_meet_needs(op, on_needs_met);
+        else {
+                operation_keep_step_error(op);
+                operation_fail(op);
+        }
+}
+
+static void check(Operation *op) {
+        const Device *d = op->device;
+        const char *name = d->config->name;
+
+        if (is_live(op) && device_has_hello(d) && d->code == CODE_NOT_KEPT) {
+                operation_set_error(op, SD_BUS_ERROR_NOT_SUPPORTED,
+                                    "The code that device %s runs could not be kept (journalctl -u " UNIT_DEVICE " says why), so that there "
+                                    "would be no way back to it. RestartDevice takes what is on the disk.",
+                                    name, d->config->id);
+                operation_fail(op);
+        } else
+                operation_run_check(op, on_checked);
+}
+
+int reload_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) {
+        uint64_t trial = TRIAL_DEFAULT_USEC;
+        Operation *op;
+        int r;
+
+        r = options_read_time(m, "trial-time", TRIAL_MAX_USEC, &trial, e);
+        if (r < 0)
+                return r;
+        r = manager_bus_authorise(mb, m, e);
+        if (r < 0)
+                return r;
+        r = operation_new(mb, m, d, &op, e);
+        if (r < 0)
+                return r;
+        op->trial_usec = trial;
+        restart_when_safe(op, check);
+        return 1;
+}
+
+/* Either the code on trial, or, if that was never begun or is through with it, the code to stay with. */
+static void on_asked(Operation *op, int r) {
+        if (r >= 0 && op->device->code == CODE_ON_TRIAL) {
+                operation_wait(op, op->trial_usec, trial_is_over, on_trial_ended);
+                return;
+        }
+        end_trial(op);
+        operation_return(op, NULL);
+}
+
+static void on_resumed_up(Operation *op, int r) {
+        if (r < 0 || !is_live(op))
+                on_asked(op, -ESHUTDOWN); /* nobody is there to be tried */
+        else
+                operation_ask_worker(op, on_asked);
+}
+
+static void on_resumed(Operation *op, int r) {
+        if (r < 0)
+                on_asked(op, r);
+        else
+                await_worker(op, is_live_or_over, on_resumed_up);
+}
+
+void reload_resume(ManagerBus *mb, Device *d) {
+        uint64_t trial;
+        Operation *op;
+        int r;
+
+        if (!d->unit.active_state || !trial_is_on(d->config, &trial))
+                return;
+        r = operation_new(mb, NULL, d, &op, NULL);
+        if (r < 0) {
+                log_error_errno(r, "The trial of new code for device %u can't be seen to its end", d->config->id);
+                return;
+        }
+        log_notice("Device %s has new code on trial, since before this start of the service.", d->config->name);
+        op->trial_usec = trial;
+        operation_fetch(op, on_resumed);
+}
