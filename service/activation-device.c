@@ -7,6 +7,7 @@
 #include "service/log.h"
 #include "service/marker.h"
 #include "service/probe.h"
+#include "service/worker-hold.h"
 
 #include <sys/sysinfo.h>
 #include <sys/sysmacros.h>
@@ -363,16 +364,34 @@ int activation_prepare(Activation *a, Failure *f) {
         return start_recovery(a, f);
 }
 
+/* That the worker will live until it is let go; or, where it can't be held, that it does now. Its answer says that it was not
+ * dying when it was held. */
+static int hold_worker(Activation *a, Hold *h, Failure *f) {
+        WorkerReply reply;
+        int r;
+
+        r = hold_begin(a->worker.pid, h);
+        if (r < 0 && r != -EOWNERDEAD)
+                log_notice("Worker %d can't be held while its device is started, going on: %s", (int) a->worker.pid, strerror(-r));
+        return worker_link_call(&a->worker, MESSAGE_STATISTICS, activation_deadline(a, ACTIVATION_WORKER_USEC), &reply, f);
+}
+
 int activation_start(Activation *a, Failure *f) {
         int (*start)(Control *, uint32_t, pid_t, int, uint64_t) =
                 a->is_new ? control_start : control_end_recovery;
         uint64_t begin = now_usec();
-        int r = -EOWNERDEAD;
+        Hold h = HOLD_NULL;
+        int r;
 
         /* With a dead worker START_DEV hangs for ever or worse on 6.12, and makes a zombie of the device
-         * on 7.2. */
-        if (worker_link_is_alive(&a->worker))
-                r = start(a->control, a->id, a->worker.pid, a->worker.pid_fd, ACTIVATION_WORKER_USEC);
+         * on 7.2; END_USER_RECOVERY leaves a live device to nobody on 6.12. */
+        r = hold_worker(a, &h, f);
+        if (r < 0) {
+                hold_end(&h);
+                return r;
+        }
+        r = start(a->control, a->id, a->worker.pid, a->worker.pid_fd, ACTIVATION_WORKER_USEC);
+        hold_end(&h);
         if (r >= 0 && !worker_link_is_alive(&a->worker))
                 r = -EOWNERDEAD;
         if (r == -EOWNERDEAD)

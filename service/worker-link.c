@@ -146,7 +146,7 @@ static int receive_reply(WorkerLink *l, MessageType type, uint64_t deadline, Wor
 }
 
 static const char *call_name(MessageType type) {
-        return type == MESSAGE_OPEN ? "open the device" : "say what the disk is";
+        return type == MESSAGE_OPEN ? "open the device" : type == MESSAGE_HELLO ? "say what the disk is" : "say how it fares";
 }
 
 int worker_link_call(WorkerLink *l, MessageType type, uint64_t deadline_usec, WorkerReply *ret, Failure *f) {
