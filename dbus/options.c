@@ -59,9 +59,7 @@ static int set_special(DeviceConfig *c, const Option *o, const char *text, sd_bu
 static int check_done(const DeviceConfig *c, const Option *o, sd_bus_error *e) {
         bool done = true;
 
-        if (streq(o->name, "on-failure"))
-                done = !c->fail_on_failure;
-        else if (streq(o->name, "partscan"))
+        if (streq(o->name, "partscan"))
                 done = !c->partscan;
         else if (streq(o->name, "data-path"))
                 done = streq(c->data_path, "auto") || streq(c->data_path, "string");

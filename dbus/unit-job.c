@@ -88,3 +88,16 @@ int unit_restart(const char *unit, uint64_t timeout_usec) {
         sd_bus_error_free(&error);
         return r < 0 ? r : 0;
 }
+
+int unit_status_text(const char *unit, uint64_t timeout_usec, char **ret) {
+        _cleanup_(bus_freep) sd_bus *bus = NULL;
+        _cleanup_free_ char *path = NULL;
+        int r;
+
+        r = connect_private(timeout_usec, &bus);
+        if (r >= 0)
+                r = sd_bus_path_encode(UNIT_PATH, unit, &path);
+        if (r >= 0)
+                r = sd_bus_get_property_string(bus, NULL, path, "org.freedesktop.systemd1.Service", "StatusText", NULL, ret);
+        return r < 0 ? r : 0;
+}

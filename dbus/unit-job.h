@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What PID 1 is about to do with a unit, asked, and changed, by `ublk-ruby-control stop` over systemd's private socket: at shutdown
+ * What PID 1 knows of a unit, asked, and changed, by `ublk-ruby-control stop` and `release` over systemd's private socket: at shutdown
  * there is no system bus any more. The one thing of dbus/ that control is built with.
  */
 
@@ -13,3 +13,6 @@ int unit_job_type(const char *unit, uint64_t timeout_usec, char **ret);
 
 /* Queues a restart in the place of whatever job there is, and does not wait for it. */
 int unit_restart(const char *unit, uint64_t timeout_usec);
+
+/* What its main process said last by STATUS=. Owned by the caller. */
+int unit_status_text(const char *unit, uint64_t timeout_usec, char **ret);

@@ -188,7 +188,7 @@ int activate(uint32_t id, pid_t pid, Failure *f) {
                 undo(&a);
                 return r;
         }
-        attempts_forget(id);
+        attempts_note_live(a.config);
         log_info("Device %u (%s) is live, served by worker %d.", id, a.config->name, (int) pid);
         return 0;
 }

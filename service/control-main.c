@@ -6,6 +6,7 @@
 #include "service/activate.h"
 #include "service/control-arguments.h"
 #include "service/features.h"
+#include "service/give-up.h"
 #include "service/holders.h"
 #include "service/list.h"
 #include "service/log.h"
@@ -154,12 +155,17 @@ static int run_stop(Run *run, Failure *f) {
 /* $EXIT_STATUS is a number after an exit, a signal's name after a kill, and unset if the worker never ran. */
 static int run_release(Run *run, Failure *f) {
         const char *code = getenv("EXIT_CODE"), *s = getenv("EXIT_STATUS"), *result = getenv("SERVICE_RESULT");
-        bool failed = result && !streq(result, "success");
-        uint32_t status;
+        bool failed = result && !streq(result, "success"), exited = code && streq(code, "exited");
+        uint32_t id = run->arguments->id, status;
+        char how[64] = "did not start";
+        int exit_status = -1, r;
 
-        if (!code || !streq(code, "exited") || !s || parse_u32(s, 255, &status) < 0)
-                return release_device(run->arguments->id, -1, failed, f);
-        return release_device(run->arguments->id, (int) status, failed, f);
+        if (exited && s && parse_u32(s, 255, &status) >= 0)
+                exit_status = (int) status;
+        if (code && s)
+                (void) snprintf(how, sizeof(how), exited ? "exited with status %s" : "was ended by SIG%s", s);
+        r = release_device(id, exit_status, failed, f);
+        return r < 0 ? r : give_up_if_due(id, exit_status, how, unit_status_text, f);
 }
 
 static int run_remove(Run *run, Failure *f) {

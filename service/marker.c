@@ -9,7 +9,7 @@ static int marker_path(uint32_t id, char **ret) {
         return config_path(ret, PATH_MARKERS "/ublkb%u.env", id);
 }
 
-int marker_write(const DeviceConfig *c, bool lost) {
+static int write_marker(const DeviceConfig *c, const char *more) {
         _cleanup_free_ char *directory = NULL, *path = NULL, *text = NULL;
         int r;
 
@@ -22,10 +22,18 @@ int marker_write(const DeviceConfig *c, bool lost) {
         r = marker_path(c->id, &path);
         if (r < 0)
                 return r;
-        r = xasprintf(&text, "UBLK_NAME=%s\n%s", c->name, lost ? "UBLK_LOST=1\n" : "");
+        r = xasprintf(&text, "UBLK_NAME=%s\n%s", c->name, more);
         if (r < 0)
                 return r;
         return write_file_atomic(path, text, strlen(text), 0644);
+}
+
+int marker_write(const DeviceConfig *c, bool lost) {
+        return write_marker(c, lost ? "UBLK_LOST=1\n" : "");
+}
+
+int marker_write_gone(const DeviceConfig *c) {
+        return write_marker(c, "UBLK_GONE=1\n");
 }
 
 int marker_remove(uint32_t id) {

@@ -8,11 +8,16 @@
  *
  *     UBLK_NAME=disk0
  *     UBLK_LOST=1          (only after the data of a device without recovery went with its process)
+ *     UBLK_GONE=1          (only after its disk was given up, give-up.h)
+ *
+ * With either of the last two the rule gives no names: the disk of that number is somebody else's.
  */
 
 #include "service/config.h"
 
 int marker_write(const DeviceConfig *c, bool lost);
+/* Its disk is no more, but it was live: as before, what it kept in memory is not to be replaced by nothing. */
+int marker_write_gone(const DeviceConfig *c);
 int marker_remove(uint32_t id);
 
 enum {

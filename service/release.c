@@ -5,6 +5,7 @@
 #include "service/child.h"
 #include "service/control-node.h"
 #include "service/control.h"
+#include "service/give-up.h"
 #include "service/holders-scan.h"
 #include "service/log.h"
 #include "service/marker.h"
@@ -245,6 +246,7 @@ int remove_device(uint32_t id, RemoveState state, bool *ret_foreign, Failure *f)
         struct ublk_dev_info info;
         int r;
 
+        give_up_forget(id);
         *ret_foreign = false;
         r = probe_open_control(&c, f);
         if (r >= 0) {

@@ -10,6 +10,7 @@
 #include "service/activation-attempts.h"
 #include "service/check/check.h"
 #include "service/examine.h"
+#include "service/give-up.h"
 #include "service/hookdir.h"
 #include "service/kept-code.h"
 #include "service/log.h"
@@ -394,6 +395,8 @@ static int read_device(Worker *w, uint32_t id) {
                 (void) failure_set(&failure, FAILURE_WORKER, -r, "device file %u.conf: %s", id, message ? message : strerror(-r));
                 return fail(&failure, w->failing_status);
         }
+        if (give_up_read(w->config, &failure) > 0)
+                return fail(&failure, EXIT_WRONG);
         marker = marker_read(w->config);
         if (marker == MARKER_LOST) {
                 (void) failure_set(&failure, FAILURE_WORKER, ENODATA,

@@ -31,6 +31,8 @@ static void test_states(void) {
         g_assert_cmpint(marker_write(c, true), ==, 0);
         g_assert_cmpint(marker_read(c), ==, MARKER_LOST);
         g_assert_cmpint(marker_read(other), ==, MARKER_NONE);
+        g_assert_cmpint(marker_write_gone(c), ==, 0);
+        g_assert_cmpint(marker_read(c), ==, MARKER_LIVE);
         g_assert_cmpint(marker_remove(3), ==, 0);
         g_assert_cmpint(marker_read(c), ==, MARKER_NONE);
 }
@@ -50,6 +52,10 @@ static void test_file(void) {
         g_assert_cmpint(marker_write(c, true), ==, 0);
         g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
         g_assert_cmpstr(text, ==, "UBLK_NAME=a.b-c_D\nUBLK_LOST=1\n");
+        g_free(text);
+        g_assert_cmpint(marker_write_gone(c), ==, 0);
+        g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+        g_assert_cmpstr(text, ==, "UBLK_NAME=a.b-c_D\nUBLK_GONE=1\n");
         g_free(text);
         g_assert_cmpint(marker_remove(7), ==, 0);
         g_assert_cmpint(access(path, F_OK), <, 0);

@@ -4,6 +4,7 @@
 
 #include "service/activation-attempts.h"
 #include "service/control-node.h"
+#include "service/give-up.h"
 #include "service/marker.h"
 #include "service/release.h"
 #include "service/state.h"
@@ -311,8 +312,166 @@ static void test_attempts_of_new(void) {
         }
 }
 
+/* What was noted, as if it were `ago` seconds older. */
+static void put_attempts(const DeviceConfig *config, unsigned count, char state, uint64_t ago, uint64_t since_ago) {
+        g_autofree char *text = g_strdup_printf("%u %c %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " %" G_GINT64_MODIFIER "x\n", count,
+                                                state, now_usec() - ago * USEC_PER_SEC, now_usec() - since_ago * USEC_PER_SEC,
+                                                device_config_kernel_tag(config));
+
+        kernel_put("/run/ublk-ruby/nodes/ublkb3.attempts", text);
+}
+
+/* A worker that comes to life only to end at once is no better than one that does not; one that serves is. */
+static void test_attempts_of_live(void) {
+        DeviceConfig *config;
+
+        kernel_begin();
+        config = kernel_configure("reissue", 5, false);
+        kernel.info.state = UBLK_S_DEV_QUIESCED;
+        g_assert_cmpint(marker_write(config, false), ==, 0);
+        attempts_note_live(config);
+        assert_no_attempts(config);
+        for (size_t i = 0; i < 8; i++) {
+                release(KILLED);
+                attempts_note_live(config);
+        }
+        release(KILLED);
+        g_assert_cmpuint(attempts_delay(config), ==, 1000 * USEC_PER_MSEC); /* it did serve others */
+        release(1);
+        g_assert_cmpuint(attempts_delay(config), ==, 10000 * USEC_PER_MSEC);
+        put_attempts(config, 9, 'l', 9, 30);
+        release(KILLED);
+        g_assert_cmpuint(attempts_delay(config), ==, 1000 * USEC_PER_MSEC);
+        put_attempts(config, 9, 'l', 10, 30);
+        release(KILLED);
+        g_assert_cmpuint(attempts_delay(config), ==, 0);
+        device_config_free(config);
+        kernel_end();
+}
+
+static int given_status(const char *unit, uint64_t timeout_usec, char **ret) {
+        g_assert_cmpstr(unit, ==, "ublk-ruby-device@3.service");
+        g_assert_cmpuint(timeout_usec, >, 0);
+        return xstrdup("{\"kind\":\"hook\",\"errno\":5,\"class\":\"RuntimeError\",\"message\":\"out of luck\"}", ret);
+}
+
+static int no_status(const char *unit, uint64_t timeout_usec, char **ret) {
+        (void) unit, (void) timeout_usec;
+        return xstrdup("Serving /dev/ublkb3", ret);
+}
+
+static int give_up(int exit_status, UnitStatusQuery query) {
+        Failure f = FAILURE_NULL;
+        int r;
+
+        r = give_up_if_due(TEST_ID, exit_status, "was ended by SIGKILL", query, &f);
+        failure_done(&f);
+        return r;
+}
+
+static DeviceConfig *configure_error(void) {
+        DeviceConfig *config = kernel_configure("reissue", 5, false);
+
+        config->fail_on_failure = true;
+        g_assert_cmpint(device_config_save(config), ==, 0);
+        kernel.info.state = UBLK_S_DEV_QUIESCED;
+        g_assert_cmpint(marker_write(config, false), ==, 0);
+        return config;
+}
+
+static void test_give_up_when(void) {
+        static const struct {
+                unsigned count;
+                char state;
+                uint64_t since;
+                bool due;
+        } cases[] = {
+                { 8, 'f', 20, true }, { 7, 'f', 600, false }, { 100, 'f', 19, false }, { 8, 'e', 21, true },
+        };
+        DeviceConfig *config;
+        Failure f = FAILURE_NULL;
+
+        for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+                kernel_begin();
+                config = configure_error();
+                put_attempts(config, cases[i].count, cases[i].state, 0, cases[i].since);
+                g_assert_cmpint(give_up(1, given_status), ==, 0);
+                g_assert_cmpstr(kernel.calls, ==, cases[i].due ? "stop delete " : "");
+                g_assert_cmpint(give_up_read(config, &f), ==, cases[i].due);
+                failure_done(&f);
+                device_config_free(config);
+                kernel_end();
+        }
+        /* The default is to wait. */
+        kernel_begin();
+        config = kernel_configure("reissue", 5, false);
+        put_attempts(config, 100, 'f', 0, 3600);
+        g_assert_cmpint(give_up(1, given_status), ==, 0);
+        g_assert_cmpstr(kernel.calls, ==, "");
+        device_config_free(config);
+        kernel_end();
+}
+
+static void test_give_up(void) {
+        Failure f = FAILURE_NULL;
+        DeviceConfig *config, *later;
+
+        kernel_begin();
+        config = configure_error();
+        put_attempts(config, 8, 'f', 0, 25);
+        g_assert_cmpint(give_up(1, given_status), ==, 0);
+        g_assert_cmpint(give_up_read(config, &f), ==, 1);
+        g_assert_cmpint(f.kind, ==, FAILURE_HOOK);
+        g_assert_nonnull(strstr(f.message, "8 workers of disk0"));
+        g_assert_nonnull(strstr(f.message, "ublkctl restart disk0"));
+        g_assert_nonnull(strstr(f.message, "RuntimeError: out of luck"));
+        /* The worker says so; then it is done with. */
+        release(WRONG);
+        g_assert_cmpint(give_up(WRONG, given_status), ==, 0);
+        g_assert_cmpint(give_up_read(config, &f), ==, 0);
+        g_assert_cmpint(marker_read(config), ==, MARKER_LIVE); /* for what it keeps in memory */
+        assert_no_attempts(config);
+        failure_done(&f);
+
+        /* Nobody said why. Of another device with this id: nothing. */
+        put_attempts(config, 8, 'e', 0, 25);
+        g_assert_cmpint(give_up(KILLED, no_status), ==, 0);
+        g_assert_cmpint(give_up_read(config, &f), ==, 1);
+        g_assert_nonnull(strstr(f.message, "it was ended by SIGKILL"));
+        failure_done(&f);
+        later = kernel_configure("reissue", 6, false);
+        g_assert_cmpint(give_up_read(later, &f), ==, 0);
+        give_up_forget(TEST_ID);
+        g_assert_cmpint(give_up_read(config, &f), ==, 0);
+        device_config_free(later);
+        device_config_free(config);
+        kernel_end();
+}
+
+/* Where the kernel does not end the device, nothing was given up, and it is tried again. */
+static void test_give_up_fails(void) {
+        Failure f = FAILURE_NULL;
+        DeviceConfig *config;
+
+        kernel_begin();
+        config = configure_error();
+        put_attempts(config, 8, 'f', 0, 25);
+        kernel.stop_result = -ETIMEDOUT;
+        g_assert_cmpint(give_up(1, given_status), ==, -ETIMEDOUT);
+        g_assert_cmpint(give_up_read(config, &f), ==, 0);
+        kernel.stop_result = 0;
+        kernel.info.ublksrv_flags = 0; /* another program's */
+        g_assert_cmpint(give_up(1, given_status), ==, 0);
+        g_assert_cmpstr(kernel.calls, ==, "stop ");
+        g_assert_cmpint(give_up_read(config, &f), ==, 1);
+        failure_done(&f);
+        device_config_free(config);
+        kernel_end();
+}
+
 static void test_damaged_attempts(void) {
-        static const char *const bad[] = { "", "9", "9 9", "9 9 zz", "99999999999999999999 1 1", "-9 1 1", "9 99999999999999999 5\n" };
+        static const char *const bad[] = { "", "9", "9 f", "9 f 9 9 zz", "99999999999999999999 f 1 1 1", "-9 f 1 1 1",
+                                           "9 f 99999999999999999 1 5\n" };
         DeviceConfig *config;
 
         kernel_begin();
@@ -373,7 +532,11 @@ int main(int argc, char **argv) {
         g_test_add_func("/release/trial", test_trial);
         g_test_add_func("/release/attempts", test_attempts);
         g_test_add_func("/release/attempts-of-new", test_attempts_of_new);
+        g_test_add_func("/release/attempts-of-live", test_attempts_of_live);
         g_test_add_func("/release/damaged-attempts", test_damaged_attempts);
+        g_test_add_func("/release/give-up-when", test_give_up_when);
+        g_test_add_func("/release/give-up", test_give_up);
+        g_test_add_func("/release/give-up-fails", test_give_up_fails);
         g_test_add_func("/release/node", test_node);
         return g_test_run();
 }
