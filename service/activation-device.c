@@ -73,7 +73,8 @@ int activation_delete(Activation *a, Failure *f) {
 }
 
 /* A masked flag is no error to ADD_DEV: 6.12 makes a queueing device where one was wanted that fails I/O. */
-static int check_flags(uint64_t wanted, uint64_t accepted, Failure *f) {
+static int check_flags(Recovery recovery, uint64_t accepted, Failure *f) {
+        uint64_t wanted = activation_flags(recovery);
         uint64_t missing = wanted & ~accepted;
         const Feature *feature;
 
@@ -81,15 +82,16 @@ static int check_flags(uint64_t wanted, uint64_t accepted, Failure *f) {
                 return 0;
         feature = feature_find(missing & -missing);
         return failure_set(f, FAILURE_KERNEL, EOPNOTSUPP,
-                           "this kernel's ublk driver lacks %s, which came with Linux %s",
-                           feature ? feature->name : "a feature", feature ? feature->since : "?");
+                           "recovery %s takes a ublk driver with %s, which came with Linux %s, and this kernel's has it not: "
+                           "boot a newer one, or choose another recovery",
+                           recovery_to_string(recovery), feature ? feature->name : "a feature", feature ? feature->since : "?");
 }
 
-static int check_added(const Activation *a, uint64_t wanted, const struct ublk_dev_info *info, Failure *f) {
+static int check_added(const Activation *a, const struct ublk_dev_info *info, Failure *f) {
         const DeviceConfig *c = a->config;
         int r;
 
-        r = check_flags(wanted, info->flags, f);
+        r = check_flags(a->geometry.recovery, info->flags, f);
         if (r < 0)
                 return r;
         if (info->nr_hw_queues != c->queues)
@@ -155,7 +157,7 @@ static int add(Activation *a, Failure *f) {
         }
         info.flags = activation_flags(a->geometry.recovery);
         /* Before the kernel is asked: where it would mask a flag, it would also make a device for nothing. */
-        r = check_flags(info.flags, kernel_features | UBLK_F_CMD_IOCTL_ENCODE, f);
+        r = check_flags(a->geometry.recovery, kernel_features | UBLK_F_CMD_IOCTL_ENCODE, f);
         if (r < 0)
                 return r;
         r = control_add(a->control, &info);
@@ -165,7 +167,7 @@ static int add(Activation *a, Failure *f) {
         if (r < 0)
                 return kernel_failure(f, r, "add the device");
         a->is_new = true;
-        r = check_added(a, activation_flags(a->geometry.recovery), &info, f);
+        r = check_added(a, &info, f);
         if (r < 0)
                 return r;
         return set_params(a, f);

@@ -258,12 +258,16 @@ static void test_missing_methods(void) {
 static void test_recovery(void) {
         HookSettings asked = { .recovery = RECOVERY_REISSUE };
         g_autofree char *declares = g_strconcat(DISK("Keeps"), "Keeps.recovery :reissue\n", NULL);
+        g_autofree char *once = g_strconcat(DISK("Once"), "Once.recovery :fail_io\n", NULL);
 
         g_assert_cmpint(rig_load_with("loses", DISK("Loses"), NULL, &asked), ==, -EINVAL);
         rig_assert_failure(FAILURE_ARGUMENTS, WORDS("recovery", "loses declares none"));
         g_assert_cmpint(rig_load("keeps", declares, NULL), ==, 0);
         g_assert_cmpuint(rig.geometry.recovery, ==, RECOVERY_REISSUE);
+        g_assert_cmpint(rig_load_with("once", once, NULL, &asked), ==, -EINVAL);
+        rig_assert_failure(FAILURE_ARGUMENTS, WORDS("once declares fail-io", "given to it twice", "can't be reissue"));
         asked.recovery = RECOVERY_FAIL;
+        g_assert_cmpint(rig_load_with("once", once, NULL, &asked), ==, 0);
         g_assert_cmpint(rig_load_with("keeps", declares, NULL, &asked), ==, 0);
         g_assert_cmpuint(rig.geometry.recovery, ==, RECOVERY_FAIL);
         asked.recovery = RECOVERY_NONE;

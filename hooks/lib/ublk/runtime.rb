@@ -77,15 +77,18 @@ module UBLK
         values
       end
 
-      # A hook without recovery keeps its data in its process. To recover its device would put an empty disk,
-      # or one of another age, under a file system.
+      # A device can be made stricter than its hook, never laxer. A hook without recovery keeps its data in its
+      # process: to recover its device would put an empty disk, or one of another age, under a file system. One that
+      # does not say :reissue may do harm when it is given a request twice.
       def resolve_recovery(name, declared, asked)
         declared = declared.to_s.tr("_", "-")
         return declared if asked == "default"
-        return asked if declared != "none" || asked == "none"
 
-        raise ArgumentsError, "recovery: the hook #{name} declares none, since its data ends with its process; " \
-                              "it can't be #{asked}"
+        reason = "its data ends with its process" if declared == "none" && asked != "none"
+        reason ||= "a request may not be given to it twice" if declared != "reissue" && asked == "reissue"
+        return asked unless reason
+
+        raise ArgumentsError, "recovery: the hook #{name} declares #{declared}, since #{reason}; it can't be #{asked}"
       end
 
       def check_methods(target, target_class, read_only)
