@@ -20,6 +20,9 @@ void restart_when_safe(Operation *op, void (*begin)(Operation *op));
 /* A trial of new code that an earlier manager has begun is seen to its end. */
 void reload_resume(ManagerBus *mb, Device *d);
 
+int strays_list_begin(ManagerBus *mb, sd_bus_message *m, sd_bus_error *e);
+int strays_remove_begin(ManagerBus *mb, sd_bus_message *m, uint32_t id, bool force, sd_bus_error *e);
+
 /* What an earlier manager left half created (DeviceConfig.creating): shows it if it is live by now, undoes it if it has come to
  * nothing, else leaves it for the next change. d may be gone after it. */
 void create_resume(ManagerBus *mb, Device *d);

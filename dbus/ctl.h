@@ -37,6 +37,8 @@ typedef struct Ctl {
         char *trial_time; /* of reload: microseconds as they were given, or NULL; borrowed */
         char *forwarded[CTL_MAX_FORWARDED]; /* options that check hands on, as they were given; owned */
         size_t n_forwarded;
+        const char *remove; /* of strays: the id to be removed, or NULL; borrowed */
+        bool force;
 } Ctl;
 
 int ctl_connect(Ctl *c);
@@ -53,6 +55,7 @@ int ctl_list(Ctl *c, int argc, char **argv);
 int ctl_status(Ctl *c, int argc, char **argv);
 int ctl_stuck(Ctl *c, int argc, char **argv);
 int ctl_probe(Ctl *c, int argc, char **argv);
+int ctl_strays(Ctl *c, int argc, char **argv);
 /* Without the bus: they become ublk-ruby-worker, as the caller. */
 int ctl_check(Ctl *c, int argc, char **argv);
 int ctl_describe(Ctl *c, int argc, char **argv);

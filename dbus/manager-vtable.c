@@ -6,6 +6,7 @@
 #include "dbus/errors.h"
 #include "dbus/options.h"
 #include "service/name.h"
+#include "service/uapi.h"
 
 static int find_device(ManagerBus *mb, const char *designation, Device **ret, sd_bus_error *e) {
         Device *d = manager_find(mb->manager, designation);
@@ -218,6 +219,48 @@ static int method_list_hooks(sd_bus_message *m, void *userdata, sd_bus_error *e)
         return r < 0 ? r : 1;
 }
 
+static int method_list_strays(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        return strays_list_begin(userdata, m, e);
+}
+
+static int read_force(sd_bus_message *m, bool *ret, sd_bus_error *e) {
+        const char *key, *contents;
+        int r, force;
+
+        r = sd_bus_message_enter_container(m, 'a', "{sv}");
+        while (r >= 0 && (r = sd_bus_message_enter_container(m, 'e', "sv")) > 0) {
+                r = sd_bus_message_read(m, "s", &key);
+                if (r >= 0)
+                        r = sd_bus_message_peek_type(m, NULL, &contents);
+                if (r < 0)
+                        return r;
+                if (!streq(key, "force") || !streq(contents, "b"))
+                        return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                                 "Option \"%.64s\" of type %s: RemoveStray takes force (b).", key, contents);
+                r = sd_bus_message_read(m, "v", "b", &force);
+                if (r >= 0)
+                        r = sd_bus_message_exit_container(m);
+                if (r >= 0)
+                        *ret = force;
+        }
+        return r < 0 ? r : sd_bus_message_exit_container(m);
+}
+
+static int method_remove_stray(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        bool force = false;
+        uint32_t id;
+        int r;
+
+        r = sd_bus_message_read(m, "u", &id);
+        if (r >= 0)
+                r = read_force(m, &force, e);
+        if (r < 0)
+                return r;
+        if (id > UBLK_MAX_ID)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "%u is no id of a ublk device: they end at %u.", id, UBLK_MAX_ID);
+        return strays_remove_begin(userdata, m, id, force, e);
+}
+
 static int get_string(sd_bus *bus, const char *path, const char *interface, const char *property,
                       sd_bus_message *reply, void *userdata, sd_bus_error *error) {
         ManagerBus *mb = userdata;
@@ -294,6 +337,9 @@ static const sd_bus_vtable manager_vtable[] = {
         SD_BUS_METHOD_WITH_ARGS("ListDevices", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(ussssto)", devices), method_list_devices,
                                 OPEN),
         SD_BUS_METHOD_WITH_ARGS("ListHooks", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(ss)", hooks), method_list_hooks, OPEN),
+        SD_BUS_METHOD_WITH_ARGS("ListStrays", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(us)", strays), method_list_strays, OPEN),
+        SD_BUS_METHOD_WITH_ARGS("RemoveStray", SD_BUS_ARGS("u", id, "a{sv}", options), SD_BUS_NO_RESULT, method_remove_stray,
+                                OPEN),
         SD_BUS_VTABLE_END,
 };
 

@@ -106,11 +106,15 @@ static void on_job(void *userdata, const char *result, const sd_bus_error *error
 }
 
 void operation_run_job(Operation *op, const char *method, const char *mode, OperationNext then) {
+        operation_run_job_of(op, op->device->config->id, method, mode, then);
+}
+
+void operation_run_job_of(Operation *op, uint32_t id, const char *method, const char *mode, OperationNext then) {
         _cleanup_free_ char *unit = NULL;
         int r;
 
         step_begin(op, then);
-        r = device_unit(op->device, &unit);
+        r = xasprintf(&unit, UNIT_DEVICE, id);
         if (r >= 0)
                 r = systemd_job_new(op->mb->systemd, method, unit, mode, on_job, op, &op->job);
         if (r < 0)

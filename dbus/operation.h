@@ -4,7 +4,7 @@
 /*
  * A slow call on its way: owns the caller's message until it is answered, and runs one asynchronous step after the other
  * (a job of systemd, a verb of ublk-ruby-control, a look at the unit). A step names the function that goes on after
- * it. What the calls do stands in create.c, delete.c, restart.c and probe.c.
+ * it. What the calls do stands in create.c, delete.c, restart.c, strays.c and probe.c.
  *
  * A caller that goes away changes nothing: the operation runs to its end, and its answer is dropped by the bus.
  */
@@ -45,6 +45,12 @@ struct Operation {
         uint64_t deadline_usec;   /* reload: CLOCK_MONOTONIC, … */
         bool (*awaited)(const Operation *op);
         OperationNext after;      /* … of what is waited for, and what is done then */
+        bool lists;               /* ListStrays: it asks control … */
+        bool awaits_list;         /* … or another one has already, whose answer is its own */
+        bool is_removal;          /* RemoveStray … */
+        uint32_t stray;           /* … of this id */
+        bool force;               /* RemoveStray: somebody may use it */
+        bool stopped;             /* RemoveStray: its unit was stopped */
 
         /* Of the step that runs, or was the last to run. */
         OperationNext then;
@@ -66,6 +72,8 @@ Operation *operation_free(Operation *op);
 
 /* Steps. method: StartUnit, StopUnit, RestartUnit of the device's unit; then look at job_result. */
 void operation_run_job(Operation *op, const char *method, const char *mode, OperationNext then);
+/* The same of the unit of a device with this id, which need not be known. */
+void operation_run_job_of(Operation *op, uint32_t id, const char *method, const char *mode, OperationNext then);
 /* ublk-ruby-control@INSTANCE.service; then look at answer. An error that it answers with is the step's error. */
 void operation_run_control(Operation *op, const char *instance, OperationNext then);
 /* The same for "VERB-N" of the device. */

@@ -22,6 +22,7 @@ static void help(void) {
              "  reload DEVICE...                The same, and run the hook's code that is on the disk now\n"
              "  stuck [DEVICE...]               Show requests that hooks don't give back\n"
              "  probe                           Show what this kernel can do\n"
+             "  strays                          List ublk devices of the service that have lost their file\n"
              "  check HOOK [NAME=VALUE...]      Look for faults in a hook, without a device\n"
              "  describe HOOK [NAME=VALUE...]   Show what a hook takes, and the disk that it makes\n"
              "\n"
@@ -32,6 +33,8 @@ static void help(void) {
              "     --no-legend                  Leave out headers and footers\n"
              "     --keep-state                 Of delete: leave what the hook kept to the next device of the name\n"
              "     --trial-time=USEC            Of reload: how long the new code may be sent back\n"
+             "     --remove=ID                  Of strays: remove that one\n"
+             "     --force                      With --remove: even if something uses it, which then sees errors\n"
              "     --seed=N --seconds=N --gc-stress --in-place --time=N\n"
              "                                  Of check; see ublkctl(1)\n"
              "\n"
@@ -68,6 +71,7 @@ static const Verb verbs[] = {
         { "reload",  1, ANY, ctl_reload,  "reload DEVICE..." },
         { "stuck",   0, ANY, ctl_stuck,   "stuck [DEVICE...]" },
         { "probe",   0, 0,   ctl_probe,   "probe" },
+        { "strays",  0, 0,   ctl_strays,  "strays [--remove=ID [--force]]" },
         { "check",   1, ANY, ctl_check,   "check HOOK [NAME=VALUE...]", .alone = true },
         { "describe", 1, ANY, ctl_describe, "describe HOOK [NAME=VALUE...]", .alone = true },
 };
@@ -106,7 +110,9 @@ static int forward(Ctl *c, const char *name, const char *value) {
 
 /* 1: go on; 0: done; negative: usage. */
 static int parse_argv(Ctl *c, int argc, char **argv) {
-        enum { ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND, ARG_KEEP_STATE, ARG_TRIAL_TIME, ARG_FORWARD };
+        enum {
+                ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND, ARG_KEEP_STATE, ARG_TRIAL_TIME, ARG_REMOVE, ARG_FORCE, ARG_FORWARD,
+        };
         static const struct option options[] = {
                 { "help", no_argument, NULL, 'h' },
                 { "version", no_argument, NULL, ARG_VERSION },
@@ -114,6 +120,8 @@ static int parse_argv(Ctl *c, int argc, char **argv) {
                 { "no-legend", no_argument, NULL, ARG_NO_LEGEND },
                 { "keep-state", no_argument, NULL, ARG_KEEP_STATE },
                 { "trial-time", required_argument, NULL, ARG_TRIAL_TIME },
+                { "remove", required_argument, NULL, ARG_REMOVE },
+                { "force", no_argument, NULL, ARG_FORCE },
                 { "seed", required_argument, NULL, ARG_FORWARD },
                 { "seconds", required_argument, NULL, ARG_FORWARD },
                 { "time", required_argument, NULL, ARG_FORWARD },
@@ -143,6 +151,12 @@ static int parse_argv(Ctl *c, int argc, char **argv) {
                         break;
                 case ARG_TRIAL_TIME:
                         c->trial_time = optarg;
+                        break;
+                case ARG_REMOVE:
+                        c->remove = optarg;
+                        break;
+                case ARG_FORCE:
+                        c->force = true;
                         break;
                 case ARG_FORWARD:
                         if (forward(c, options[which].name, optarg) < 0)
@@ -175,6 +189,10 @@ static int run_verb(Ctl *c, int argc, char **argv) {
         }
         if (c->keep_state && v->run != ctl_delete) {
                 fprintf(stderr, "ublkctl: --keep-state is for delete.\n");
+                return CTL_USAGE;
+        }
+        if ((c->remove || c->force) && v->run != ctl_strays) {
+                fprintf(stderr, "ublkctl: --remove and --force are for strays. Usage: ublkctl %s\n", v->usage);
                 return CTL_USAGE;
         }
         return !v->alone && ctl_connect(c) < 0 ? CTL_FAILED : v->run(c, argc, argv);

@@ -20,6 +20,8 @@ static const struct {
         [CONTROL_RELEASE]  = { "release", 1, 0, false, false },
         [CONTROL_HOLDERS]  = { "holders", 1, 0, true, false },
         [CONTROL_REMOVE]   = { "remove", 1, 1, true, false },
+        [CONTROL_SWEEP]    = { "sweep", 1, 0, true, false },
+        [CONTROL_PURGE]    = { "purge", 1, 0, true, false },
 };
 
 const char *control_verb_to_string(ControlVerb verb) {

@@ -14,6 +14,8 @@ typedef enum ControlVerb {
         CONTROL_RELEASE,
         CONTROL_HOLDERS,
         CONTROL_REMOVE,
+        CONTROL_SWEEP,
+        CONTROL_PURGE,
         _CONTROL_VERB_MAX,
         _CONTROL_VERB_INVALID = -EINVAL,
 } ControlVerb;

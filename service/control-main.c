@@ -13,6 +13,7 @@
 #include "service/probe.h"
 #include "service/release.h"
 #include "service/stop.h"
+#include "service/strays.h"
 #include "service/worker-link.h"
 
 #include <sys/stat.h>
@@ -39,6 +40,8 @@ static const char usage[] =
         "  remove ID [state|keep]\n"
         "                    delete a device that no worker serves and nobody uses; also what its hook kept\n"
         "                    (state), or leave that to the next device of its name (keep)\n"
+        "  sweep ID          delete a stray: a device of ours that no file describes\n"
+        "  purge ID          the same, even if somebody uses it\n"
         "\n"
         "Run by a device's unit:\n"
         "  activate ID PID   make the device live, served by that worker\n"
@@ -181,10 +184,32 @@ static int run_remove(Run *run, Failure *f) {
         return 0;
 }
 
+static int remove_stray(Run *run, bool force, Failure *f) {
+        bool served;
+        int r;
+
+        r = stray_remove(run->arguments->id, force, &served, f);
+        if (r < 0 || !served)
+                return r;
+        if (!run->silent)
+                return failure_set(f, FAILURE_BUSY, EBUSY, "/dev/ublkb%u is served: stop its unit first, ublk-ruby-device@%u.service",
+                                   run->arguments->id, run->arguments->id);
+        (void) json_object_set_new(run->result, "served", json_true());
+        return 0;
+}
+
+static int run_sweep(Run *run, Failure *f) {
+        return remove_stray(run, /* force= */ false, f);
+}
+
+static int run_purge(Run *run, Failure *f) {
+        return remove_stray(run, /* force= */ true, f);
+}
+
 static int (*const verbs[_CONTROL_VERB_MAX])(Run *, Failure *) = {
         [CONTROL_PROBE] = run_probe,     [CONTROL_LIST] = run_list,       [CONTROL_ACTIVATE] = run_activate,
         [CONTROL_STOP] = run_stop,       [CONTROL_RELEASE] = run_release, [CONTROL_HOLDERS] = run_holders,
-        [CONTROL_REMOVE] = run_remove,
+        [CONTROL_REMOVE] = run_remove,   [CONTROL_SWEEP] = run_sweep,     [CONTROL_PURGE] = run_purge,
 };
 
 /* For the manager, which has no capabilities and reads it as any user may. */

@@ -4,6 +4,7 @@
 #include "service/config.h"
 #include "service/features.h"
 #include "service/probe.h"
+#include "service/strays.h"
 
 static const char *state_name(uint16_t state) {
         static const char *const names[] = {
@@ -26,14 +27,16 @@ static json_t *flag_names(uint64_t flags) {
 }
 
 static json_t *describe(const struct ublk_dev_info *info) {
+        _cleanup_free_ char *why = NULL;
         char node[32];
 
         (void) snprintf(node, sizeof(node), "/dev/ublkb%u", info->dev_id);
-        return json_pack("{si ss ss sb si si si si so}", "id", (int) info->dev_id, "node", node, "state",
+        (void) stray_judge(info, &why);
+        return json_pack("{si ss ss sb si si si si so ss*}", "id", (int) info->dev_id, "node", node, "state",
                          state_name(info->state), "ours", (int) kernel_tag_is_ours(info->ublksrv_flags),
                          "pid", (int) info->ublksrv_pid, "queues", (int) info->nr_hw_queues, "depth",
                          (int) info->queue_depth, "max-io-size", (int) info->max_io_buf_bytes, "flags",
-                         flag_names(info->flags));
+                         flag_names(info->flags), "stray", why);
 }
 
 int list_devices(json_t **ret, Failure *f) {
@@ -82,5 +85,7 @@ void list_print(const json_t *devices) {
                 json_array_foreach(json_object_get(d, "flags"), k, flag)
                         printf(" %s", json_string_value(flag));
                 printf("\n");
+                if (json_object_get(d, "stray"))
+                        printf("%-8s stray: %s\n", "", json_string_value(json_object_get(d, "stray")));
         }
 }

@@ -169,20 +169,12 @@ int release_device(uint32_t id, int exit_status, bool unit_failed, Failure *f) {
         return r;
 }
 
-/* That nobody serves or uses it. */
-static int check_removable(uint32_t id, const struct ublk_dev_info *info, Failure *f) {
+int check_unused(uint32_t id, Failure *f) {
         _cleanup_(holders_done) Holders h = HOLDERS_NULL;
-        _cleanup_free_ char *text = NULL, *server = NULL;
-        char node[32];
+        _cleanup_free_ char *text = NULL;
         int r;
 
-        (void) snprintf(node, sizeof(node), "/dev/ublkc%u", id);
-        r = node_openers_describe(node, &server);
-        if (r > 0 && info->state == UBLK_S_DEV_LIVE)
-                return failure_set(f, FAILURE_BUSY, EBUSY,
-                                   "/dev/ublkb%u is live, served by %s: stop its unit first", id, server);
-        if (r >= 0)
-                r = holders_find_lasting(id, /* deadline_usec= */ 0, &h);
+        r = holders_find_lasting(id, /* deadline_usec= */ 0, &h);
         if (r >= 0)
                 r = holders_describe(&h, &text);
         if (r < 0)
@@ -193,7 +185,23 @@ static int check_removable(uint32_t id, const struct ublk_dev_info *info, Failur
         return 0;
 }
 
-static int remove_from_kernel(Control *c, uint32_t id, Failure *f) {
+/* That nobody serves or uses it. */
+static int check_removable(uint32_t id, const struct ublk_dev_info *info, Failure *f) {
+        _cleanup_free_ char *server = NULL;
+        char node[32];
+        int r;
+
+        (void) snprintf(node, sizeof(node), "/dev/ublkc%u", id);
+        r = node_openers_describe(node, &server);
+        if (r > 0 && info->state == UBLK_S_DEV_LIVE)
+                return failure_set(f, FAILURE_BUSY, EBUSY,
+                                   "/dev/ublkb%u is live, served by %s: stop its unit first", id, server);
+        if (r < 0)
+                return failure_set(f, FAILURE_WORKER, -r, "can't tell who serves /dev/ublkb%u: %s", id, strerror(-r));
+        return check_unused(id, f);
+}
+
+int remove_from_kernel(Control *c, uint32_t id, Failure *f) {
         uint64_t deadline = now_usec() + SETTLE_USEC;
         struct ublk_dev_info info;
         int r;
@@ -232,11 +240,16 @@ static void settle_state(uint32_t id, RemoveState state) {
                             id, strerror(-r));
 }
 
-/* The device is gone for good. */
-static void forget(uint32_t id, RemoveState state) {
+void forget_device(uint32_t id) {
         drop_marker(id);
         attempts_forget(id);
+        give_up_forget(id);
         (void) trial_end(id);
+}
+
+/* The device is gone for good. */
+static void forget(uint32_t id, RemoveState state) {
+        forget_device(id);
         if (state != REMOVE_LEAVES_STATE)
                 settle_state(id, state);
 }
@@ -246,7 +259,6 @@ int remove_device(uint32_t id, RemoveState state, bool *ret_foreign, Failure *f)
         struct ublk_dev_info info;
         int r;
 
-        give_up_forget(id);
         *ret_foreign = false;
         r = probe_open_control(&c, f);
         if (r >= 0) {

@@ -7,6 +7,7 @@
  * device of ours that no worker serves.
  */
 
+#include "service/control.h"
 #include "service/failure.h"
 
 /* exit_status: of the worker, -1 if it was killed or never ran. unit_failed: what systemd makes of it ($SERVICE_RESULT). A
@@ -23,3 +24,10 @@ typedef enum RemoveState {
 /* FAILURE_BUSY, naming who, while it is served or in use. No error if there is no such device of ours; *ret_foreign says
  * that the id belongs to a device of another program, which is left alone. */
 int remove_device(uint32_t id, RemoveState state, bool *ret_foreign, Failure *f);
+
+/* Of `remove`, for others as well (strays.h). FAILURE_BUSY, naming who has the disk mounted or open. */
+int check_unused(uint32_t id, Failure *f);
+/* Stops and deletes it, and waits a moment for it to be gone. */
+int remove_from_kernel(Control *c, uint32_t id, Failure *f);
+/* It is gone for good: what is known of it beside its file. */
+void forget_device(uint32_t id);

@@ -120,6 +120,10 @@ void state_settle(uint32_t id, const char *word) {
         });
 }
 
+void kernel_stop_serving(uint32_t id) {
+        (void) unlink(path_of("served-", id, "").s);
+}
+
 static WorkerReply reply_of(const DeviceConfig *c) {
         WorkerReply reply = {
                 .version = PROTOCOL_VERSION,
@@ -321,4 +325,26 @@ void control_answer_holders(const char *instance, uint32_t id) {
                 (void) xstrdup("[]", &holders);
         (void) xasprintf(&json, "{\"error\":0,\"holders\":%s}", holders);
         control_answer(instance, json);
+}
+
+void control_answer_list(const char *instance) {
+        _cleanup_free_ char *devices = NULL, *json = NULL;
+        char path[512];
+
+        snprintf(path, sizeof(path), "%s/list", test_root);
+        if (read_file(path, 4096, &devices, NULL) < 0)
+                (void) xstrdup("[]", &devices);
+        (void) xasprintf(&json, "{\"error\":0,\"devices\":%s}", devices);
+        control_answer(instance, json);
+}
+
+void control_answer_stray(const char *instance, uint32_t id) {
+        _cleanup_free_ char *json = NULL;
+
+        if (kernel_device_flag("served", id))
+                control_answer(instance, "{\"error\":0,\"served\":true}");
+        else if (read_file(path_of("swept-", id, "").s, 4096, &json, NULL) >= 0)
+                control_answer(instance, json);
+        else
+                control_answer(instance, "{\"error\":0}");
 }

@@ -19,6 +19,9 @@ void kernel_add_foreign(uint32_t id);
 /* Makes the test's hold-after-stop-N its holders-N. */
 void kernel_hold_after_stop(uint32_t id);
 
+/* Takes the test's served-N away. */
+void kernel_stop_serving(uint32_t id);
+
 /* What a worker whose hook keeps state does, and what becomes of that with `remove`: the real thing. */
 void state_begin(const DeviceConfig *c);
 void state_settle(uint32_t id, const char *word);
@@ -33,3 +36,5 @@ void control_answer_probe(const char *instance);
 void control_answer_holders(const char *instance, uint32_t id);
 /* Of ublk-ruby-check@N.service. */
 void check_answer(uint32_t id);
+void control_answer_list(const char *instance);
+void control_answer_stray(const char *instance, uint32_t id);

@@ -29,8 +29,9 @@
  * Files below the root steer the rest: stuck-N (mock-kernel.c), holders-N (JSON array), keep-N (the stop leaves the device quiesced), hold-after-stop-N
  * (becomes holders-N with the stop), foreign-N (another program is faster with the id), refuse-restart, cancel (somebody else's
  * stop ends each start), unsupported (reason), no-answer (control writes nothing), refuse-reload,
- * check-N (what the check of a hook answers), fail-trial-N (a start on trial fails, and 200 ms later the old code is back).
- * Interface org.ublk.Mock sets a unit's state.
+ * check-N (what the check of a hook answers), fail-trial-N (a start on trial fails, and 200 ms later the old code is back),
+ * list (JSON array), slow-list (takes 300 ms), served-N (a stray that a worker has, until its unit is stopped), swept-N (JSON:
+ * what "sweep" and "purge" answer). Interface org.ublk.Mock sets a unit's state.
  */
 
 #include "mock-kernel.h"
@@ -229,8 +230,10 @@ static const char *start_device(Unit *u, uint32_t id) {
 static const char *stop_unit(Unit *u) {
         uint32_t id;
 
-        if (device_of(u, &id))
+        if (device_of(u, &id)) {
                 kernel_hold_after_stop(id);
+                kernel_stop_serving(id);
+        }
         if (device_of(u, &id) && streq(u->active_state, "active") && !kernel_device_flag("keep", id))
                 kernel_remove(id);
         unit_set(u, "inactive", "dead", "success", u->status_text);
@@ -263,7 +266,11 @@ static const char *run_control(Unit *u) {
                         kernel_remove(id);
                         control_answer(instance, "{\"error\":0}");
                 }
-        } else
+        } else if (streq(instance, "list"))
+                control_answer_list(instance);
+        else if (sscanf(instance, "sweep-%u", &id) == 1 || sscanf(instance, "purge-%u", &id) == 1)
+                control_answer_stray(instance, id);
+        else
                 return "failed";
         return "done";
 }
@@ -312,7 +319,7 @@ static int method_job(sd_bus_message *m, void *userdata, sd_bus_error *e) {
                 free(j);
                 return 1;
         }
-        if (!streq(verb, "StopUnit") && has_hook(u, "slow")) {
+        if (!streq(verb, "StopUnit") && (has_hook(u, "slow") || (streq(name, "ublk-ruby-control@list.service") && kernel_flag("slow-list")))) {
                 unit_set(u, "activating", "start", "success", "");
                 sd_event_add_time_relative(event, &(sd_event_source *) { NULL }, CLOCK_MONOTONIC, 300 * USEC_PER_MSEC, 1,
                                            on_slow_start, j);

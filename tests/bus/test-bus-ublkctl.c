@@ -145,11 +145,28 @@ static void test_probe(Fixture *f, gconstpointer data) {
         check("probe", 0, "+ user-copy");
 }
 
+static void test_strays(Fixture *f, gconstpointer data) {
+        (void) data;
+        check("strays", 0, "No strays.");
+        fixture_write(f, "list", "[{\"id\":3,\"stray\":\"there is no file of it; its I/O waits\"}]");
+        check("strays", 0, "   3 there is no file of it; its I/O waits\n\n1 stray listed. To remove one: ublkctl strays --remove=ID\n");
+        check("--json=short strays", 0, "[{\"id\":3,\"why\":\"there is no file of it; its I/O waits\"}]\n");
+        check("--no-legend strays", 0, "   3 there is no file of it; its I/O waits\n");
+        check("strays --remove=3", 0, "");
+        check("strays --remove 3 --force", 0, "");
+        fixture_write(f, "swept-3", "{\"error\":16,\"failure\":{\"kind\":\"busy\",\"errno\":16,\"message\":\"mounted on /mnt\"}}");
+        check("strays --remove=3", 1, "mounted on /mnt");
+        check("strays --remove=disk0", 2, "takes the id of a stray");
+        check("strays --force", 2, "--force is for --remove");
+        check("list --remove=3", 2, "are for strays");
+}
+
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         fixture_add("/bus/ublkctl/round", test_round);
         fixture_add("/bus/ublkctl/json", test_json);
         fixture_add("/bus/ublkctl/trouble", test_trouble);
+        fixture_add("/bus/ublkctl/strays", test_strays);
         fixture_add("/bus/ublkctl/usage", test_usage);
         fixture_add("/bus/ublkctl/errors", test_errors);
         fixture_add("/bus/ublkctl/probe", test_probe);
