@@ -94,12 +94,13 @@ class HttpServer
   # The value of Range, "" without; nil once the client has closed.
   def read_request(client)
     client.gets or return
-    @headers = {}
+    headers = {}
     while (header = client.gets) && header != "\r\n"
       name, value = header.chomp.split(": ", 2)
-      @headers[name.downcase] = value
+      headers[name.downcase] = value
     end
-    @headers.fetch("range", "")
+    @headers = headers
+    headers.fetch("range", "")
   end
 
   def answer(client, range)
