@@ -293,7 +293,8 @@ static void take_request(Queue *q, uint16_t tag) {
 
         request->op = d->op_flags & UBLK_IO_OP_MASK;
         request->no_unmap = d->op_flags & UBLK_IO_F_NOUNMAP;
-        request->offset = d->start_sector << 9;
+        /* A flush has no place; the kernel's request has -1 there (6.12). */
+        request->offset = request->op == UBLK_IO_OP_FLUSH ? 0 : d->start_sector << 9;
         request->length = (uint64_t) d->nr_sectors << 9;
         request->result = -EIO;
         q->batch[q->n_batch++] = request;

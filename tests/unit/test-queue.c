@@ -137,8 +137,10 @@ static void serve(void *userdata, Request *const *requests, size_t n) {
         g_assert_false(awaits_turn());
         for (int i = 0; i < 3; i++)
                 g_assert_true(queue_is_sound(queue, &seen)); /* however long it takes */
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++) {
+                g_assert_true(requests[i]->op != OPERATION_FLUSH || requests[i]->offset == 0);
                 requests[i]->result = requests[i]->op == OPERATION_FLUSH ? -EIO : (int) requests[i]->length;
+        }
 }
 
 static void unlocked(void *userdata, void (*fn)(void *), void *argument) {
@@ -205,7 +207,7 @@ static void work_and_abort(void) {
         switch (n_waits) {
         case 1:
                 request(0, UBLK_IO_OP_READ, 8, 16);
-                request(3, UBLK_IO_OP_FLUSH, 0, 0);
+                request(3, UBLK_IO_OP_FLUSH, UINT64_MAX, 0);
                 break;
         case 2: /* nothing is there after all */
                 break;
