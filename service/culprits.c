@@ -183,6 +183,27 @@ static void refuse(const Culprits *c, Request *r) {
         failure_done(&f);
 }
 
+/* The hook has answered it: what was in its way then is not any more. */
+static void acquit(Culprits *c, const Request *r) {
+        size_t i;
+
+        pthread_mutex_lock(&c->lock);
+        i = find(c, r->op, r->offset, r->length);
+        if (i < c->n) {
+                remove_at(c, i);
+                save(c);
+        }
+        pthread_mutex_unlock(&c->lock);
+}
+
+static void hand_on(Culprits *c, Request *const *requests, size_t n) {
+        if (n == 0)
+                return;
+        c->server->serve(c->server->userdata, requests, n);
+        for (size_t i = 0; i < n; i++)
+                acquit(c, requests[i]);
+}
+
 /* What lies between those that are refused goes on as one batch each. */
 static void guard_serve(void *userdata, Request *const *requests, size_t n) {
         Culprits *c = userdata;
@@ -191,13 +212,11 @@ static void guard_serve(void *userdata, Request *const *requests, size_t n) {
         for (size_t i = 0; i < n; i++) {
                 if (!is_refused(c, requests[i]))
                         continue;
-                if (i > begin)
-                        c->server->serve(c->server->userdata, requests + begin, i - begin);
+                hand_on(c, requests + begin, i - begin);
                 refuse(c, requests[i]);
                 begin = i + 1;
         }
-        if (n > begin)
-                c->server->serve(c->server->userdata, requests + begin, n - begin);
+        hand_on(c, requests + begin, n - begin);
 }
 
 static void guard_unlocked(void *userdata, void (*fn)(void *argument), void *argument) {
@@ -214,11 +233,7 @@ static void guard_idle(void *userdata) {
 
 const Server *culprits_guard(Culprits *c, const Server *server, void (*report)(void *userdata, const Request *request, const Failure *f),
                              void *userdata) {
-        bool needed = false;
-
-        for (size_t i = 0; i < c->n; i++)
-                needed |= c->list[i].deaths >= CULPRIT_DEATHS;
-        if (!needed)
+        if (c->n == 0)
                 return server;
         c->server = server;
         c->report = report;

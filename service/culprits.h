@@ -5,7 +5,8 @@
  * The requests at which workers of this device had to be ended (stuck.h), in a file of the unit's RuntimeDirectory, which lasts
  * from one worker to the next. With recovery `reissue` such a request is given to the next worker, too, which is right if
  * what was in its way has passed. If it has not, it would end one worker after the other for ever: so one that has
- * ended two is not given to the hook a third time. Its client gets ETIMEDOUT, as at hook-timeout, and the count begins anew.
+ * ended two, without having been answered in between, is not given to the hook a third time. Its client gets ETIMEDOUT, as at
+ * hook-timeout, and the count begins anew.
  */
 
 #include "service/calls.h"
