@@ -145,47 +145,9 @@ static int mount_of(int fd, uint64_t *ret) {
         return 0;
 }
 
-/* To take it apart. Through no link, and into nothing that is mounted there. Not with openat2(2), which would do all of it:
- * RestrictSUIDSGID= of the unit forbids that one, as its filter can't look into it. */
-static int open_below(int fd, const char *name) {
-        _cleanup_close_ int below = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        uint64_t here = 0, there = 0;
-        int r;
-
-        if (below < 0)
-                return -errno;
-        r = mount_of(fd, &here);
-        if (r >= 0)
-                r = mount_of(below, &there);
-        if (r < 0)
-                return r;
-        return here == there ? TAKE_FD(below) : -EXDEV;
-}
-
-/* A directory that its owner has locked himself out of. Follows a link that is put there meanwhile, and so is nothing for root,
- * who needs none of it. */
-static void unlock(int fd, const char *name) {
-        if (geteuid() != 0)
-                (void) fchmodat(fd, name, 0700, 0);
-}
-
-static bool is_dots(const char *name) {
-        return streq(name, ".") || streq(name, "..");
-}
-
-/* 0: gone; 1: a directory that is not empty. */
-static int unlink_entry(int fd, const char *name) {
-        if (unlinkat(fd, name, 0) >= 0 || errno == ENOENT)
-                return 0;
-        if (errno != EISDIR)
-                return -errno;
-        if (unlinkat(fd, name, AT_REMOVEDIR) >= 0 || errno == ENOENT)
-                return 0;
-        return errno == ENOTEMPTY || errno == EEXIST ? 1 : -errno;
-}
-
 typedef struct Emptying {
         int fd;             /* the directory that is emptied */
+        uint64_t mount;     /* it is there */
         uint64_t deadline_usec;
         uint64_t n_raised;  /* so many of what lay deeper lie in it now */
         bool progress;
@@ -204,21 +166,59 @@ static void note_error(Emptying *e, int r) {
                 e->error = r;
 }
 
+/* Its owner may have locked himself out of a directory. Follows a link that is put there meanwhile, and so is nothing for root,
+ * who needs none of it. */
+static void unlock(int fd, const char *name) {
+        if (geteuid() != 0)
+                (void) fchmodat(fd, name, 0700, 0);
+}
+
+/* To take it apart. Through no link, and into nothing that is mounted there. Not with openat2(2), which would do all of it:
+ * RestrictSUIDSGID= of the unit forbids that one, as its filter can't look into it. */
+static int open_below(const Emptying *e, int fd, const char *name) {
+        _cleanup_close_ int below = -EBADF;
+        uint64_t mount = 0;
+        int r;
+
+        unlock(fd, name);
+        below = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (below < 0)
+                return -errno;
+        r = mount_of(below, &mount);
+        if (r < 0)
+                return r;
+        return mount == e->mount ? TAKE_FD(below) : -EXDEV;
+}
+
+/* 0: gone; 1: a directory that is not empty. */
+static int unlink_entry(int fd, const char *name) {
+        if (unlinkat(fd, name, AT_REMOVEDIR) >= 0 || errno == ENOENT)
+                return 0;
+        if (errno == ENOTEMPTY || errno == EEXIST)
+                return 1;
+        if (errno != ENOTDIR)
+                return -errno;
+        return unlinkat(fd, name, 0) >= 0 || errno == ENOENT ? 0 : -errno;
+}
+
 /* A directory moves up into the one that is emptied: so there are never more than two levels to deal with, however deep it is. */
 static int raise_entry(Emptying *e, int from, const char *name) {
         char unique[32];
         int r;
 
+        unlock(from, name); /* whose ".." changes */
         do {
                 (void) snprintf(unique, sizeof(unique), ".%" PRIu64, e->n_raised++);
                 r = renameat2(from, name, e->fd, unique, RENAME_NOREPLACE) < 0 ? -errno : 0;
-                if (r == -EACCES)
-                        return r;
         } while (r == -EEXIST && !time_is_up(e));
         return r;
 }
 
 typedef int (*EntryHandler)(Emptying *e, int fd, const char *name);
+
+static bool is_dots(const char *name) {
+        return streq(name, ".") || streq(name, "..");
+}
 
 /* handle: 0 if the entry is not there any more. Takes fd. */
 static int for_each_entry(Emptying *e, int fd, EntryHandler handle) {
@@ -248,10 +248,7 @@ static int clear_out(Emptying *e, int fd, const char *name) {
         int r;
 
         r = unlink_entry(fd, name);
-        if (r <= 0)
-                return r;
-        unlock(fd, name);
-        return raise_entry(e, fd, name);
+        return r > 0 ? raise_entry(e, fd, name) : r;
 }
 
 /* Of the directory that is emptied. */
@@ -261,8 +258,7 @@ static int take_apart(Emptying *e, int fd, const char *name) {
         r = unlink_entry(fd, name);
         if (r <= 0)
                 return r;
-        unlock(fd, name);
-        below = open_below(fd, name);
+        below = open_below(e, fd, name);
         if (below < 0)
                 return below;
         r = for_each_entry(e, below, clear_out);
@@ -274,8 +270,8 @@ static int take_apart(Emptying *e, int fd, const char *name) {
 
 /* Again as long as it changes anything: somebody may still be at work there, and what was raised may have been missed. Its
  * own errors count only in a round that changed nothing. */
-static int empty(int fd, uint64_t deadline_usec) {
-        Emptying e = { .fd = fd, .deadline_usec = deadline_usec };
+static int empty(int fd, uint64_t mount, uint64_t deadline_usec) {
+        Emptying e = { .fd = fd, .mount = mount, .deadline_usec = deadline_usec };
         int r;
 
         do {
@@ -300,11 +296,10 @@ static int destroy(Emptying *e, int fd, const char *name) {
         r = unlink_entry(fd, name);
         if (r <= 0)
                 return r;
-        unlock(fd, name);
-        below = open_below(fd, name);
+        below = open_below(e, fd, name);
         if (below < 0)
                 return below;
-        r = empty(below, e->deadline_usec);
+        r = empty(below, e->mount, e->deadline_usec);
         safe_close(below);
         if (r < 0)
                 return r;
@@ -314,8 +309,12 @@ static int destroy(Emptying *e, int fd, const char *name) {
 
 static int sweep(const State *s, uint64_t deadline_usec) {
         Emptying e = { .fd = s->fd, .deadline_usec = deadline_usec };
-        int fd = openat(s->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+        int fd, r;
 
+        r = mount_of(s->fd, &e.mount);
+        if (r < 0)
+                return r;
+        fd = openat(s->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd < 0)
                 return -errno;
         r = for_each_entry(&e, fd, destroy);

@@ -239,6 +239,10 @@ static void test_hostile(void) {
         path = (g_free(path), below("disk0/a/pipe"));
         g_assert_cmpint(mkfifo(path, 0600), ==, 0);
         put("disk0/a/\n\xff ", "x");
+        make("disk0/read-only/inside/inside");
+        put("disk0/read-only/file", "x");
+        path = (g_free(path), below("disk0/read-only"));
+        g_assert_cmpint(chmod(path, 0500), ==, 0);
         path = (g_free(path), below("disk0/locked/inside"));
         g_assert_cmpint(chmod(path, 0), ==, 0);
         path = (g_free(path), below("disk0/locked"));
