@@ -42,7 +42,14 @@ void memories_done(Memories *m) {
         failure_done(&m->failure);
 }
 
-/* "data, index"; NULL without any. */
+static bool has_own(const Memories *m, const char *own) {
+        for (size_t i = 0; i < m->store->n_entries; i++)
+                if (has_prefix(m->store->entries[i].name, own))
+                        return true;
+        return false;
+}
+
+/* "data, index" */
 static char *list_own(const Memories *m, const char *own) {
         char *text = NULL;
         size_t size = 0;
@@ -81,13 +88,15 @@ static int give_found(const Memories *m, const char *name, uint64_t size, int fd
 
 /* It can't be there any more if it ever was. */
 static int refuse(Memories *m, const char *name, const char *own, Failure *f) {
-        _cleanup_free_ char *others = list_own(m, own);
+        _cleanup_free_ char *others = NULL;
 
-        if (others)
+        if (has_own(m, own)) {
+                others = list_own(m, own);
                 return failure_set(f, FAILURE_HOOK, ENODATA,
                                    "the hook asks for a memory \"%s\" that %s did not have when it was made (it has %s): memories can't be "
                                    "added to a device that is there; delete it and create it anew, or give the hook back what it was",
-                                   name, m->config->name, others);
+                                   name, m->config->name, others ? others : "others");
+        }
         m->lost = true;
         (void) failure_set(&m->failure, FAILURE_WORKER, ENODATA,
                            "the memory \"%s\" of %s is lost: systemd keeps it only as long as the unit is neither stopped nor failed (or the "

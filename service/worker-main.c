@@ -405,9 +405,9 @@ static int read_device(Worker *w, uint32_t id) {
                                    w->config->name);
                 return fail(&failure, EXIT_WRONG);
         }
-        if (marker != MARKER_LIVE)
+        /* One that can't be read may be that of a device that was live. */
+        if (marker >= 0 && marker != MARKER_LIVE)
                 w->failing_status = EXIT_WRONG;
-        /* A marker that can't be read may be that of a device that was live. */
         memories_open(&w->memories, &w->store, w->config, marker == MARKER_LIVE || (marker < 0 && kernel_device_exists(id)));
         return 0;
 }
@@ -464,8 +464,11 @@ static int run(uint32_t id) {
         int r;
 
         r = store_open(&w.store);
-        if (r < 0)
+        if (r < 0) {
+                /* It is there all the same: without it nothing must be taken for lost. */
                 log_error_errno(r, "Can't take what systemd has kept of the last worker");
+                return EXIT_CRASHED;
+        }
         install_signal_handlers();
         r = read_device(&w, id);
         if (r == 0)
