@@ -40,7 +40,7 @@ static void step(uint8_t *shadow, uint8_t *buffer) {
 
 static void run_against_shadow(uint8_t *shadow) {
         g_autofree uint8_t *buffer = g_malloc(REQUEST_MAX);
-        unsigned steps = rig_is_stressed() ? 100 : 400;
+        unsigned steps = mode_is_on() ? 100 : 400;
 
         for (unsigned i = 0; i < steps; i++)
                 step(shadow, buffer);

@@ -6,6 +6,7 @@
  */
 
 #include "test-hook.h"
+#include "test-hook-mode.h"
 
 #include "service/log.h"
 
@@ -221,7 +222,7 @@ static void test_holding_the_interpreter(void) {
 
 /* An exception that comes too late meets no other request, however close it was: while the payload is copied, for instance. */
 static void test_too_late(void) {
-        unsigned n = rig_is_stressed() ? 20 : 400, n_timeouts = 0;
+        unsigned n = mode_is_on() ? 20 : 400, n_timeouts = 0;
         g_autofree uint8_t *payload = g_malloc(1 << 20);
         Watcher w;
 

@@ -33,6 +33,8 @@ static void on_report(void *userdata, const Request *request, const Failure *fai
 }
 
 static int load_path(const HookSettings *base, const Argument *arguments, size_t n) {
+        int r;
+
         rig.settings = *base;
         rig.settings.path = rig.script;
         rig.settings.arguments = arguments;
@@ -43,7 +45,10 @@ static int load_path(const HookSettings *base, const Argument *arguments, size_t
         failure_done(&rig.report);
         failure_done(&rig.failure);
         rig.geometry = (Geometry) { 0 };
-        return hook_load(rig.hook, &rig.settings, &rig.geometry, &rig.failure);
+        mode_pause();
+        r = hook_load(rig.hook, &rig.settings, &rig.geometry, &rig.failure);
+        mode_resume();
+        return r;
 }
 
 static size_t read_arguments(const char *const *texts, Argument *ret, size_t max) {
@@ -56,16 +61,12 @@ static size_t read_arguments(const char *const *texts, Argument *ret, size_t max
         return n;
 }
 
-bool rig_is_stressed(void) {
-        return g_strcmp0(g_getenv("UBLK_TEST_GC_STRESS"), "1") == 0;
-}
-
 static void write_script(const char *name, const char *body) {
-        g_autofree char *text = g_strconcat(rig_is_stressed() ? "GC.stress = true; " : "", body, NULL), *file = g_strconcat(name, ".rb", NULL);
+        g_autofree char *file = g_strconcat(name, ".rb", NULL);
 
         g_free(rig.script);
         rig.script = g_build_filename(rig.directory, file, NULL);
-        g_assert_true(g_file_set_contents(rig.script, text, -1, NULL));
+        g_assert_true(g_file_set_contents(rig.script, body, -1, NULL));
 }
 
 int rig_load_with(const char *name, const char *body, const char *const *arguments, const HookSettings *base) {
@@ -87,8 +88,6 @@ int rig_load(const char *name, const char *body, const char *const *arguments) {
 int rig_load_stock(const char *name, const char *const *arguments) {
         g_autofree char *file = g_strconcat(name, ".rb", NULL);
 
-        if (rig_is_stressed()) /* turned on by any script of ours, for good */
-                (void) rig_load("stress", "nil\n", NULL);
         g_free(rig.script);
         rig.script = g_build_filename(g_getenv("UBLK_RUBY_HOOK_PATH"), file, NULL);
         return rig_load(name, NULL, arguments);
@@ -143,6 +142,7 @@ void rig_assert_report(unsigned n, int error, const char *class_name, const char
 static int run_cases(Hook *hook, void *userdata) {
         (void) userdata;
         rig.hook = hook;
+        mode_start();
         return g_test_run();
 }
 
@@ -161,6 +161,7 @@ int main(int argc, char *argv[]) {
         int r;
 
         g_test_init(&argc, &argv, NULL);
+        mode_init();
         rig.directory = g_dir_make_tmp("test-hook-XXXXXX", NULL);
         add_load_tests();
         add_argument_tests();
@@ -172,6 +173,7 @@ int main(int argc, char *argv[]) {
         add_stock_tests();
         add_watch_tests();
         add_end_tests();
+        add_mode_tests();
         r = hook_run(run_cases, NULL);
         remove_directory();
         return r < 0 ? 99 : r;

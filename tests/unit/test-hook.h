@@ -7,6 +7,7 @@
  */
 
 #include "hooks/hook.h"
+#include "test-hook-mode.h"
 
 #include <glib.h>
 
@@ -26,8 +27,7 @@ typedef struct Rig {
 
 extern Rig rig;
 
-/* Writes body to NAME.rb and loads it. arguments: triples of name, D-Bus type, value, NULL at the end. Under
- * UBLK_TEST_GC_STRESS=1 every allocation of the script collects garbage. */
+/* Writes body to NAME.rb and loads it. arguments: triples of name, D-Bus type, value, NULL at the end. */
 int rig_load(const char *name, const char *body, const char *const *arguments);
 /* The same with settings changed beforehand by the caller in rig.settings. */
 int rig_load_with(const char *name, const char *body, const char *const *arguments, const HookSettings *base);
@@ -43,9 +43,6 @@ void rig_fill(Request *request, uint8_t op, uint64_t offset, uint64_t length, vo
 void rig_assert_failure(FailureKind kind, const char *const *words);
 void rig_assert_report(unsigned n, int error, const char *class_name, const char *word);
 
-/* UBLK_TEST_GC_STRESS=1: every allocation collects garbage, and ten thousand of them take a minute. */
-bool rig_is_stressed(void);
-
 #define WORDS(...) ((const char *const[]) { __VA_ARGS__, NULL })
 
 void add_load_tests(void);
@@ -58,3 +55,4 @@ void add_guard_tests(void);
 void add_stock_tests(void);
 void add_watch_tests(void);
 void add_end_tests(void);
+void add_mode_tests(void);
