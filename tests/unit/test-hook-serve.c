@@ -4,6 +4,9 @@
 
 #include "test-hook.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+
 /* Logs its calls to @calls, whose last entry a read at offset 0 gives back. */
 #define RECORDER "class Recorder < UBLK::Target\n" \
         "  def initialize = (super(size: 1 << 30); @data = {}; @calls = [])\n" \
@@ -163,6 +166,64 @@ static void test_failing_transport(void) {
         g_assert_cmpuint(rig.n_reports, ==, 0);
 }
 
+static int disturbance = -1; /* the socket to the thread that disturbs */
+
+/* While a large payload is copied others run: here the thread of the hook, until it has done its worst. The interpreter is
+ * not given away in each case, hence the limit. */
+static void disturb(void) {
+        struct pollfd answer = { .fd = disturbance, .events = POLLIN };
+        char byte = '.';
+
+        g_assert_cmpint(write(disturbance, &byte, 1), ==, 1);
+        if (poll(&answer, 1, /* msec */ 1000) > 0)
+                g_assert_cmpint(read(disturbance, &byte, 1), ==, 1);
+}
+
+static int pull_disturbed(const Request *request, void *buffer, uint32_t offset, uint32_t length) {
+        disturb();
+        memcpy(buffer, (const uint8_t *) request->source + offset, length);
+        return 0;
+}
+
+static int push_disturbed(const Request *request, const void *buffer, uint32_t offset, uint32_t length) {
+        disturb();
+        memcpy((uint8_t *) request->source + offset, buffer, length);
+        return 0;
+}
+
+static void serve_disturbed(uint8_t op, uint8_t *payload, size_t size, int fill) {
+        static const Transport disturbed = { .pull = pull_disturbed, .push = push_disturbed };
+        Request request;
+
+        rig_fill(&request, op, 0, size, memset(payload, fill, size));
+        request.transport = &disturbed;
+        rig_serve(&request, 1);
+        g_assert_cmpint(request.result, ==, size);
+}
+
+/* The thread changes the String that read returned, and collects what nobody holds on to. */
+static void test_disturbed_copy(void) {
+        enum { SIZE = 128 * 1024 };
+        g_autofree uint8_t *payload = g_malloc(SIZE), *expected = memset(g_malloc(SIZE), 'r', SIZE);
+        g_autofree char *body = NULL;
+        int ends[2];
+
+        g_assert_cmpint(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), ==, 0);
+        disturbance = ends[0];
+        body = g_strdup_printf("class Disturbed < UBLK::Target\n"
+                               "  def initialize = (super(size: 1 << 20); @answer = +''; Thread.new { disturb(IO.for_fd(%d, 'r+')) })\n"
+                               "  def disturb(io) = loop { break unless io.getbyte; @answer.replace('x' * 131072); GC.start; io.syswrite('.') }\n"
+                               "  def read(offset, length) = @answer.replace('r' * length)\n"
+                               "  def write(offset, data) = data.delete('w').empty? ? data.bytesize : -5\nend\n", ends[1]);
+        g_assert_cmpint(rig_load("disturbed", body, NULL), ==, 0);
+        for (unsigned i = 0; i < 5; i++) {
+                serve_disturbed(OPERATION_READ, payload, SIZE, 0);
+                g_assert_cmpmem(payload, SIZE, expected, SIZE);
+                serve_disturbed(OPERATION_WRITE, payload, SIZE, 'w');
+        }
+        (void) close(disturbance); /* the thread ends, and closes its own end */
+}
+
 static void count_call(void *argument) {
         (*(unsigned *) argument)++;
         g_usleep(20 * 1000);
@@ -243,6 +304,7 @@ void add_serve_tests(void) {
         g_test_add_func("/hook/serve/batch-goes-on", test_batch_goes_on);
         g_test_add_func("/hook/serve/retained-payload", test_retained_payload);
         g_test_add_func("/hook/serve/failing-transport", test_failing_transport);
+        g_test_add_func("/hook/serve/disturbed-copy", test_disturbed_copy);
         g_test_add_func("/hook/serve/unlocked", test_unlocked);
         g_test_add_func("/hook/serve/spawn", test_spawn);
 }
