@@ -12,7 +12,7 @@ packages() {
 }
 
 debootstrap_into() { # RELEASE PACKAGES TARGET: a directory, or a tar archive by TARGET's format
-    local release=$1 include=$2 target=$3 options
+    local release=$1 include=$2 target=$3 options status=0
     options=$(mktemp)
     apt_options >"$options"
     sources "$release" |
@@ -21,8 +21,9 @@ debootstrap_into() { # RELEASE PACKAGES TARGET: a directory, or a tar archive by
             --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Languages "none"' \
             --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
             --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
-            "$release" "$target" -
+            "$release" "$target" - || status=$?
     rm -f "$options"
+    return $status
 }
 
 make_tree() { # FORMAT RELEASE PACKAGES TARGET

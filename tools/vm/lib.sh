@@ -67,6 +67,7 @@ made() {
         local start=$SECONDS
         rm -rf --one-file-system "$path.new"
         "$@" "$path.new"
+        touch -ch "$path.new" # or it has the date of some package
         mv "$path.new" "$path"
         say "made $what ($((SECONDS - start)) s)"
     fi
@@ -78,9 +79,14 @@ scratch() { mkdir -p "$cache/tmp" && mktemp -d "$cache/tmp/XXXXXX"; }
 
 # prune   removes what no run has used for some days, and what broken ones left.
 prune() {
+    local path
     older() { find "$@" -exec rm -rf --one-file-system {} + 2>/dev/null || true; }
-    older "$cache"/{images,trees,checkouts} -mindepth 1 -maxdepth 1 -mtime +7
+    older "$cache"/{images,trees,checkouts} -mindepth 1 -maxdepth 1 -mtime +7 ! -name '*.new'
     older "$cache"/{tmp,runs,out,matrix} -mindepth 1 -maxdepth 1 -mtime +3
+    # Some process may be making it at this moment: while a tree is unpacked it has the date of a package.
+    for path in "$cache"/{images,trees}/*.new; do
+        flock -n "${path%.new}.lock" rm -rf --one-file-system "$path" || true
+    done
 }
 
 # quietly LOG COMMAND...   runs COMMAND with its output in LOG; shows LOG's end if COMMAND fails.
