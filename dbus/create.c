@@ -86,6 +86,13 @@ static void undo_file(Operation *op) {
                 undo_end(op);
 }
 
+static void kept_started(Operation *op, int r) {
+        if (r < 0 || !streq(op->job_result, "done"))
+                log_error("Device %u did not start again: %s", op->device->config->id,
+                          r < 0 ? op->step_error.message : op->job_result);
+        operation_fail(op);
+}
+
 static void undo_removed(Operation *op, int r) {
         Device *d = op->device;
 
@@ -102,7 +109,8 @@ static void undo_removed(Operation *op, int r) {
         if (mark_created(d) < 0)
                 log_warning("The file of device %u still says that it is being created, ignoring.", d->config->id);
         device_bus_announce(device_bus_get(d));
-        operation_fail(op);
+        /* Whoever keeps it, with a mount for instance, waits for a worker. */
+        operation_run_job(op, "StartUnit", "replace", kept_started);
 }
 
 static void undo_stopped(Operation *op, int r) {

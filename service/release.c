@@ -169,7 +169,14 @@ int release_device(uint32_t id, int exit_status, bool unit_failed, Failure *f) {
         return r;
 }
 
-int check_unused(uint32_t id, Failure *f) {
+static bool only_processes(const Holders *h) {
+        for (size_t i = 0; i < h->n; i++)
+                if (h->items[i].kind != HOLDER_PROCESS)
+                        return false;
+        return true;
+}
+
+static int check_holders(uint32_t id, bool processes_count, Failure *f) {
         _cleanup_(holders_done) Holders h = HOLDERS_NULL;
         _cleanup_free_ char *text = NULL;
         int r;
@@ -180,12 +187,26 @@ int check_unused(uint32_t id, Failure *f) {
         if (r < 0)
                 return failure_set(f, FAILURE_WORKER, -r, "can't tell who uses /dev/ublkb%u: %s", id,
                                    strerror(-r));
-        if (h.n > 0)
+        if (h.n > 0 && (processes_count || !only_processes(&h)))
                 return failure_set(f, FAILURE_BUSY, EBUSY, "/dev/ublkb%u is in use: %s", id, text);
         return 0;
 }
 
-/* That nobody serves or uses it. */
+int check_unused(uint32_t id, Failure *f) {
+        return check_holders(id, /* processes_count= */ true, f);
+}
+
+/* It came to life, but its creation failed all the same: nobody was told of it yet. */
+static bool is_being_undone(const struct ublk_dev_info *info) {
+        _cleanup_(device_config_freep) DeviceConfig *c = NULL;
+        _cleanup_free_ char *message = NULL;
+
+        return device_config_load(info->dev_id, &c, &message) >= 0 && c->creating &&
+               info->ublksrv_flags == device_config_kernel_tag(c);
+}
+
+/* That nobody serves or uses it. Who only looks at a disk that is being undone, as partx or lsblk may at any new one, waits in a
+ * read for the worker that will not come, and so can't go before the disk does. */
 static int check_removable(uint32_t id, const struct ublk_dev_info *info, Failure *f) {
         _cleanup_free_ char *server = NULL;
         char node[32];
@@ -198,7 +219,7 @@ static int check_removable(uint32_t id, const struct ublk_dev_info *info, Failur
                                    "/dev/ublkb%u is live, served by %s: stop its unit first", id, server);
         if (r < 0)
                 return failure_set(f, FAILURE_WORKER, -r, "can't tell who serves /dev/ublkb%u: %s", id, strerror(-r));
-        return check_unused(id, f);
+        return check_holders(id, !is_being_undone(info), f);
 }
 
 int remove_from_kernel(Control *c, uint32_t id, Failure *f) {

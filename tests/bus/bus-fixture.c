@@ -117,7 +117,7 @@ static void wait_for_name(Fixture *f, const char *name) {
 }
 
 static void write_hooks(Fixture *f) {
-        static const char *const names[] = { "memory", "broken", "silent", "slow", "stuck", "keeps", "keeps-broken", "none", "mute", "forgetful", "huge", "liar",
+        static const char *const names[] = { "memory", "broken", "silent", "brief", "slow", "stuck", "keeps", "keeps-broken", "none", "mute", "forgetful", "huge", "liar",
                                              "shapeless", "impostor", "symlink", "needy", "insatiable", "odd", "secretive", "privy" };
         g_autofree char *directory = below(f, "hooks");
 

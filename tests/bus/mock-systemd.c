@@ -7,6 +7,7 @@
  *
  *     broken   fails with a failure text of the hook, and stays in auto-restart, as with Restart=always
  *     silent   fails without a word
+ *     brief    comes to life and fails, the first time
  *     needy    fails for want of the network until its unit has a drop-in that gives it; so does any hook once there is needs-N
  *     insatiable
  *              fails so in any case
@@ -30,7 +31,7 @@
  * (becomes holders-N with the stop), foreign-N (another program is faster with the id), refuse-restart, cancel (somebody else's
  * stop ends each start), unsupported (reason), no-answer (control writes nothing), refuse-reload,
  * check-N (what the check of a hook answers), fail-trial-N (a start on trial fails, and 200 ms later the old code is back),
- * list (JSON array), slow-list (takes 300 ms), served-N (a stray that a worker has, until its unit is stopped), swept-N (JSON:
+ * mounted-N ("remove" refuses), list (JSON array), slow-list (takes 300 ms), served-N (a stray that a worker has, until its unit is stopped), swept-N (JSON:
  * what "sweep" and "purge" answer). Interface org.ublk.Mock sets a unit's state.
  */
 
@@ -207,6 +208,11 @@ static const char *start_device(Unit *u, uint32_t id) {
                 unit_set(u, "failed", "failed", "exit-code", text);
                 return "failed";
         }
+        if (streq(c->hook, "brief") && marker_read(c) == MARKER_NONE) {
+                kernel_add(c);
+                unit_set(u, "activating", "auto-restart", "signal", "");
+                return "failed";
+        }
         if (kernel_device_flag("foreign", id)) {
                 Failure f = FAILURE_NULL;
                 failure_set(&f, FAILURE_EXISTS, EEXIST, "the id %u was taken by another ublk device just now", id);
@@ -258,6 +264,10 @@ static const char *run_control(Unit *u) {
         else if (sscanf(instance, "holders-%u", &id) == 1)
                 control_answer_holders(instance, id);
         else if (sscanf(instance, "remove-%u-%15s", &id, word) == 2) {
+                if (kernel_device_flag("mounted", id)) {
+                        control_answer(instance, "{\"error\":16,\"failure\":{\"kind\":\"busy\",\"errno\":16,\"message\":\"in use\"}}");
+                        return "done";
+                }
                 state_settle(id, word);
                 if (kernel_device_flag("foreign", id)) {
                         (void) marker_remove(id);

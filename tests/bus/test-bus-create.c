@@ -122,6 +122,23 @@ static void test_not_done_yet(Fixture *f, gconstpointer data) {
                                      "on-failure", "s", "error", "partscan", "b", false, "data-path", "s", "string"), >=, 0);
 }
 
+/* It came to life before its creation failed. */
+static void test_brief(Fixture *f, gconstpointer data) {
+        (void) data;
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "brief", 0), "org.ublk.Error.WorkerFailed",
+                             "did not start");
+        assert_nothing_left(f);
+        /* Somebody was quick to mount it: then it is a device, and is served. */
+        fixture_write(f, "mounted-0", "");
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "brief", 0), "org.ublk.Error.WorkerFailed",
+                             "did not start");
+        g_assert_cmpuint(fixture_get_number(f, NULL, "DeviceCount", 'u'), ==, 1);
+        fixture_wait_state(f, "/org/ublk/device/0", "live");
+        fixture_unlink(f, "mounted-0");
+        g_assert_cmpint(fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "d", 0), >=, 0);
+        assert_nothing_left(f);
+}
+
 /* The id is another program's by the time that the kernel is asked for it. */
 static void test_id_lost(Fixture *f, gconstpointer data) {
         g_autofree char *path = NULL;
@@ -305,6 +322,7 @@ int main(int argc, char **argv) {
         fixture_add("/bus/create/options", test_options);
         fixture_add("/bus/create/not-done-yet", test_not_done_yet);
         fixture_add("/bus/create/id", test_id);
+        fixture_add("/bus/create/brief", test_brief);
         fixture_add("/bus/create/id-lost", test_id_lost);
         fixture_add("/bus/create/ids-lost", test_ids_lost);
         fixture_add("/bus/create/hooks", test_hooks);

@@ -135,8 +135,8 @@ static void test_list(Fixture *f, gconstpointer data) {
         g_assert_cmpint(fixture_call(f, NULL, "ListHooks", &reply, NULL), >=, 0);
         g_assert_cmpint(sd_bus_message_enter_container(reply, 'a', "(ss)"), >, 0);
         g_assert_cmpint(sd_bus_message_read(reply, "(ss)", &name, &node), >, 0);
-        g_assert_cmpstr(name, ==, "broken");
-        g_assert_true(g_str_has_suffix(node, "/hooks/broken.rb"));
+        g_assert_cmpstr(name, ==, "brief");
+        g_assert_true(g_str_has_suffix(node, "/hooks/brief.rb"));
         sd_bus_message_unref(reply);
 }
 

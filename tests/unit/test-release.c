@@ -252,6 +252,25 @@ static void test_trial(void) {
         kernel_end();
 }
 
+/* A mount counts, however short the disk's life was. */
+static void test_remove_undone(void) {
+        Failure f = FAILURE_NULL;
+        DeviceConfig *config;
+        bool foreign;
+
+        kernel_begin();
+        config = kernel_configure("reissue", 5, false);
+        config->creating = true;
+        g_assert_cmpint(device_config_save(config), ==, 0);
+        kernel.info.state = UBLK_S_DEV_QUIESCED;
+        kernel_mount();
+        g_assert_cmpint(remove_device(TEST_ID, REMOVE_STATE, &foreign, &f), ==, -EBUSY);
+        g_assert_cmpstr(kernel.calls, ==, "");
+        failure_done(&f);
+        device_config_free(config);
+        kernel_end();
+}
+
 static void assert_no_attempts(const DeviceConfig *config) {
         char *path = kernel_path("/run/ublk-ruby/nodes/ublkb3.attempts");
 
@@ -530,6 +549,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/release/state", test_state);
         g_test_add_func("/release/keeps-state", test_release_keeps_state);
         g_test_add_func("/release/trial", test_trial);
+        g_test_add_func("/release/remove-undone", test_remove_undone);
         g_test_add_func("/release/attempts", test_attempts);
         g_test_add_func("/release/attempts-of-new", test_attempts_of_new);
         g_test_add_func("/release/attempts-of-live", test_attempts_of_live);
