@@ -20,7 +20,7 @@ struct Culprits {
         const DeviceConfig *config;
         pthread_mutex_t lock; /* over what follows */
         Culprit list[CULPRITS_MAX]; /* the latest first */
-        size_t n;
+        _Atomic size_t n;           /* read without it, too: mostly there are none */
         bool news;
 
         Server guard;
@@ -164,12 +164,26 @@ static bool is_refused(Culprits *c, const Request *r) {
         pthread_mutex_lock(&c->lock);
         i = find(c, r->op, r->offset, r->length);
         refused = i < c->n && c->list[i].deaths >= CULPRIT_DEATHS;
-        if (refused) {
-                remove_at(c, i);
-                save(c);
-        }
         pthread_mutex_unlock(&c->lock);
         return refused;
+}
+
+/* They have an answer, and the worker is alive. */
+static void acquit(Culprits *c, Request *const *requests, size_t n) {
+        bool changed = false;
+
+        pthread_mutex_lock(&c->lock);
+        for (size_t k = 0; k < n; k++) {
+                size_t i = find(c, requests[k]->op, requests[k]->offset, requests[k]->length);
+
+                if (i == c->n)
+                        continue;
+                remove_at(c, i);
+                changed = true;
+        }
+        if (changed)
+                save(c);
+        pthread_mutex_unlock(&c->lock);
 }
 
 static void refuse(const Culprits *c, Request *r) {
@@ -183,25 +197,11 @@ static void refuse(const Culprits *c, Request *r) {
         failure_done(&f);
 }
 
-/* The hook has answered it: what was in its way then is not any more. */
-static void acquit(Culprits *c, const Request *r) {
-        size_t i;
-
-        pthread_mutex_lock(&c->lock);
-        i = find(c, r->op, r->offset, r->length);
-        if (i < c->n) {
-                remove_at(c, i);
-                save(c);
-        }
-        pthread_mutex_unlock(&c->lock);
-}
-
-static void hand_on(Culprits *c, Request *const *requests, size_t n) {
+static void pass_on(Culprits *c, Request *const *requests, size_t n) {
         if (n == 0)
                 return;
         c->server->serve(c->server->userdata, requests, n);
-        for (size_t i = 0; i < n; i++)
-                acquit(c, requests[i]);
+        acquit(c, requests, n);
 }
 
 /* What lies between those that are refused goes on as one batch each. */
@@ -209,14 +209,19 @@ static void guard_serve(void *userdata, Request *const *requests, size_t n) {
         Culprits *c = userdata;
         size_t begin = 0;
 
+        if (c->n == 0) {
+                c->server->serve(c->server->userdata, requests, n);
+                return;
+        }
         for (size_t i = 0; i < n; i++) {
                 if (!is_refused(c, requests[i]))
                         continue;
-                hand_on(c, requests + begin, i - begin);
+                pass_on(c, requests + begin, i - begin);
                 refuse(c, requests[i]);
+                acquit(c, requests + i, 1);
                 begin = i + 1;
         }
-        hand_on(c, requests + begin, n - begin);
+        pass_on(c, requests + begin, n - begin);
 }
 
 static void guard_unlocked(void *userdata, void (*fn)(void *argument), void *argument) {

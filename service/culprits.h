@@ -4,9 +4,9 @@
 /*
  * The requests at which workers of this device had to be ended (stuck.h), in a file of the unit's RuntimeDirectory, which lasts
  * from one worker to the next. With recovery `reissue` such a request is given to the next worker, too, which is right if
- * what was in its way has passed. If it has not, it would end one worker after the other for ever: so one that has
- * ended two, without having been answered in between, is not given to the hook a third time. Its client gets ETIMEDOUT, as at
- * hook-timeout, and the count begins anew.
+ * what was in its way has passed: then the next worker answers it, and it is forgotten. If it has not, it would end one worker
+ * after the other for ever: so one that has ended two is not given to the hook a third time. Its client gets ETIMEDOUT, as
+ * at hook-timeout, and it is forgotten as well.
  */
 
 #include "service/calls.h"
@@ -35,6 +35,6 @@ void culprits_forget(Culprits *c);
 bool culprits_take_news(Culprits *c, CallView *ret);
 
 /* A server that answers those itself that may not reach the hook, and has server (borrowed) do all else; server itself if
- * there are none. report is called for each that it refuses. */
+ * nobody is to blame for anything. report is called for each that it refuses. */
 const Server *culprits_guard(Culprits *c, const Server *server, void (*report)(void *userdata, const Request *request, const Failure *f),
                              void *userdata);
