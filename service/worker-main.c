@@ -344,7 +344,8 @@ static int run_worker(Hook *hook, void *userdata) {
 
         w->hook = hook;
         if (load_hook(w, &geometry) < 0)
-                status = w->memories.lost ? EXIT_WRONG : w->failing_status; /* another try would find no more */
+                /* Another try would find no more. But the code before this one may have no use for it. */
+                status = w->memories.lost && !w->on_trial ? EXIT_WRONG : w->failing_status;
         else if (watch_hook(w) < 0)
                 status = EXIT_CRASHED;
         else {
