@@ -7,8 +7,8 @@ class Lingering < UBLK::Target
 
   C_SLEEP = lambda do |seconds|
     require "fiddle"
-    @sleep ||= Fiddle::Function.new(Fiddle.dlopen(nil)["usleep"], [Fiddle::TYPE_INT], Fiddle::TYPE_INT, need_gvl: true)
-    (seconds * 2).times { @sleep.call(500_000) }
+    usleep = Fiddle::Function.new(Fiddle.dlopen(nil)["usleep"], [Fiddle::TYPE_INT], Fiddle::TYPE_INT, need_gvl: true)
+    usleep.call(seconds * 1_000_000)
   end
 
   # How a method takes for ever.
