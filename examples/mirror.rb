@@ -8,7 +8,8 @@ require_relative "file_disk"
 #   ruby examples/mirror.rb first=/srv/a.img second=/mnt/other/b.img state=/var/lib/mirror
 #
 # A new mirror is a copy of the first leg; the second is overwritten. The last 4 KiB of each leg are the mirror's record,
-# the rest is a plain image.
+# the rest is a plain image. Without the map, which a deleted device takes along, the legs can still be put together: the
+# older one is copied whole.
 #
 #   * Before something is written its region is marked in a map, in the directory `state`. Only where there is a mark
 #     can a crash have left the legs different, and only there they are made equal afterwards.

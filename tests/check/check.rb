@@ -37,11 +37,9 @@ class Bench
 
   def test(name, &block) = @cases << [name, block]
 
-  # Of a new file of this size, or of a new directory.
-  def file(name, size = nil)
+  # The path of a new file of this size.
+  def file(name, size)
     File.join(@directory, name).tap do |path|
-      next Dir.mkdir(path) unless size
-
       File.write(path, "")
       File.truncate(path, size)
     end
@@ -125,8 +123,8 @@ end
 
 # What an example takes beside what its schema tells.
 EXAMPLES = {
-  "mirror" => ->(bench) { ["first=#{bench.image}", "second=#{bench.file("second.img", IMAGE_SIZE)}", "state=#{bench.file("mirror")}"] },
-  "quota" => ->(bench) { ["path=#{bench.image}", "limit=#{IMAGE_SIZE}", "state=#{bench.file("quota")}"] },
+  "mirror" => ->(bench) { ["first=#{bench.image}", "second=#{bench.file("second.img", IMAGE_SIZE)}"] },
+  "quota" => ->(bench) { ["path=#{bench.image}", "limit=#{IMAGE_SIZE}"] },
   "thin" => ->(bench) { ["path=#{bench.file("thin.img", 0)}", "size=1T"] }
 }.freeze
 

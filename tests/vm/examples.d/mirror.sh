@@ -69,3 +69,26 @@ for way in $ways; do
     check "$way: it ends" unserve_recoverable
 done
 unset -f between_kills
+
+way=hook
+rm -f $a $b
+truncate -s $(((64 << 20) + 4096)) $a $b
+chown ublk-ruby $a $b
+check "hook: a mirror with its map where the service keeps it" as_hook mirror first=$a second=$b interval=1s
+check "hook: has everything" has_everything
+check "hook: the map is there" test -s /var/lib/ublk-ruby/example/mirror.map
+breaks $b
+check "hook: without one leg" dd if=/dev/urandom of="$node" bs=1M seek=5 count=2 oflag=direct conv=notrunc,fsync
+check "hook: after a kill -9" kill_and_recover
+check_not "hook: the legs differ" cmp -s -n $((64 << 20)) $a $b
+check "hook: the disk has what was written" cmp -n $((64 << 20)) "$node" $a
+check "hook: it is deleted" end_hook
+check_not "hook: its map as well" test -e /var/lib/ublk-ruby/example
+mends $b
+sleep 1
+started=$(date +%s)
+check "hook: made anew" as_hook mirror first=$a second=$b interval=1s
+check "hook: has everything" has_everything
+check "hook: both legs have it" legs_are_equal
+check "hook: for the older one was copied whole" eval 'said | grep "b.img lacks 64 MiB"'
+check "hook: it ends" end_hook

@@ -19,3 +19,12 @@ for way in $ways; do
     fails "$way: then it is full" 'No space left on device' write_at $((2 << 20))
     check "$way: it ends" unserve_recoverable
 done
+
+way=hook
+image /srv/example/disk.img 8
+check "hook: a ledger where the service keeps it" as_hook quota path=/srv/example/disk.img limit=1M
+check "hook: 1 MiB is written" dd if=/dev/urandom of="$node" bs=1M count=1 oflag=direct conv=notrunc
+check "hook: after a kill -9" kill_and_recover
+fails "hook: it is full" 'No space left on device' write_at $((2 << 20))
+check "hook: the ledger is there" test -s /var/lib/ublk-ruby/example/quota
+check "hook: it ends" end_hook
