@@ -1,0 +1,17 @@
+# Ends its process while it loads.
+class Dies < UBLK::Target
+  option :way, :string, required: true
+
+  def initialize(way:)
+    case way
+    when "exit!" then exit!(0)
+    when "exec" then exec "/bin/true"
+    when "sleep" then sleep
+    when "kill" then Process.kill(:KILL, $$)
+    end
+    super(size: 1 << 20)
+  end
+
+  def read(_offset, length) = "\0" * length
+  def write(_offset, data) = data.bytesize
+end
