@@ -165,6 +165,8 @@ static int run_release(Run *run, Failure *f) {
 
         if (exited && s && parse_u32(s, 255, &status) >= 0)
                 exit_status = (int) status;
+        else if (!failed && code && streq(code, "killed") && streq_ptr(s, "TERM"))
+                exit_status = RELEASE_HANDED_OVER; /* it was told to hand over before it had a handler for that */
         if (code && s)
                 (void) snprintf(how, sizeof(how), exited ? "exited with status %s" : "was ended by SIG%s", s);
         r = release_device(id, exit_status, failed, f);

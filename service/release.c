@@ -22,7 +22,6 @@
 #define REMOVE_USEC (18 * USEC_PER_SEC)
 #define REMOVE_STATE_USEC (7 * USEC_PER_SEC)
 /* Of the worker, as in supervisor.h. */
-#define EXIT_HANDED_OVER 75
 #define EXIT_STOPPED 76 /* its device was stopped while it served */
 #define EXIT_WRONG 78
 
@@ -52,7 +51,7 @@ static void drop_marker(uint32_t id) {
 static void end_trial(uint32_t id, const DeviceConfig *config, int exit_status, bool unit_failed) {
         int r;
 
-        if (exit_status == EXIT_HANDED_OVER && !unit_failed)
+        if (exit_status == RELEASE_HANDED_OVER && !unit_failed)
                 return;
         if (config && trial_is_on(config, NULL))
                 log_notice("The trial of new code for device %u (%s) is over: the next worker runs the code before it.", id,
@@ -65,7 +64,7 @@ static void end_trial(uint32_t id, const DeviceConfig *config, int exit_status, 
 /* systemd starts a worker again at once, whatever it died of. A device that never lived is its maker's care. */
 static void count_attempt(uint32_t id, const DeviceConfig *config, int exit_status, bool unit_failed) {
         bool planned = exit_status == EXIT_STOPPED || exit_status == EXIT_WRONG ||
-                       (exit_status == EXIT_HANDED_OVER && !unit_failed);
+                       (exit_status == RELEASE_HANDED_OVER && !unit_failed);
 
         if (config && !planned && (config->persistent || marker_read(config) != MARKER_NONE))
                 attempts_note(config);

@@ -10,6 +10,9 @@
 #include "service/control.h"
 #include "service/failure.h"
 
+/* That of a worker that handed over, as in supervisor.h. */
+#define RELEASE_HANDED_OVER 75
+
 /* exit_status: of the worker, -1 if it was killed or never ran. unit_failed: what systemd makes of it ($SERVICE_RESULT). A
  * worker hands over because that was asked for, or because `activate` failed: its status is the same. */
 int release_device(uint32_t id, int exit_status, bool unit_failed, Failure *f);
