@@ -7,7 +7,6 @@ class Dies < UBLK::Target
     when "exit!" then exit!(0)
     when "exec" then exec "/bin/true"
     when "sleep" then sleep
-    when "kill" then Process.kill(:KILL, $$)
     end
     super(size: 1 << 20)
   end
