@@ -9,11 +9,15 @@
 
 #include <inttypes.h>
 
-#define ROUNDS 60
+#define ROUNDS 60       /* at least, and so many in which the other queue is at work, too */
+#define ROUNDS_MAX 6000 /* in case that it never is */
 #define RANGE_BLOCKS 32
 
-typedef struct Queue {
+typedef struct Queue Queue;
+
+struct Queue {
         const CheckDisk *disk;
+        const Queue *other;
         unsigned index;
         uint64_t start;  /* of its range */
         uint8_t *expected;
@@ -21,8 +25,10 @@ typedef struct Queue {
         uint64_t random;
         char *wrong;     /* what was, or NULL */
         unsigned *n_started; /* of both */
+        unsigned n_served;
+        unsigned n_others; /* that the other queue had served when it was last looked at */
         bool done;
-} Queue;
+};
 
 static uint64_t next(Queue *q) {
         q->random = q->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -45,6 +51,7 @@ static void serve(Queue *q, uint8_t op, uint64_t at, uint32_t length) {
                                  "read of %u bytes at %" PRIu64 " by queue %u, while queue %u was at work, returned other data", length,
                                  offset, q->index, 1 - q->index);
         simulated_request_done(&r);
+        __atomic_add_fetch(&q->n_served, 1, __ATOMIC_SEQ_CST);
 }
 
 static void wait_started(void *userdata) {
@@ -54,6 +61,41 @@ static void wait_started(void *userdata) {
                 (void) usleep(1000);
 }
 
+static void run_round(Queue *q) {
+        uint32_t block = q->disk->block;
+        uint64_t first = next(q) % RANGE_BLOCKS, n = 1 + next(q) % (RANGE_BLOCKS - first);
+        uint32_t length = (uint32_t) n * block;
+
+        if (!q->disk->geometry.read_only) {
+                for (uint32_t j = 0; j < length; j++)
+                        q->buffer[j] = (uint8_t) next(q);
+                if (!q->disk->sink)
+                        memcpy(q->expected + first * block, q->buffer, length);
+                serve(q, OPERATION_WRITE, first * block, length);
+        }
+        if (!q->wrong)
+                serve(q, OPERATION_READ, first * block, length);
+}
+
+static bool other_has_served(Queue *q) {
+        unsigned before = q->n_others;
+
+        q->n_others = __atomic_load_n(&q->other->n_served, __ATOMIC_SEQ_CST);
+        return q->n_others != before;
+}
+
+/* On a busy machine one may be through before the other gets a CPU. */
+static void run_rounds(Queue *q) {
+        unsigned together = 0;
+
+        for (unsigned i = 0; !q->wrong; i++) {
+                if (i >= ROUNDS && (together >= ROUNDS || i >= ROUNDS_MAX || __atomic_load_n(&q->other->done, __ATOMIC_SEQ_CST)))
+                        return;
+                run_round(q);
+                together += other_has_served(q);
+        }
+}
+
 static void run_queue(void *userdata) {
         Queue *q = userdata;
         const Server *server = q->disk->server;
@@ -61,20 +103,7 @@ static void run_queue(void *userdata) {
 
         __atomic_add_fetch(q->n_started, 1, __ATOMIC_SEQ_CST);
         server->unlocked(server->userdata, wait_started, q->n_started);
-        for (unsigned i = 0; i < ROUNDS && !q->wrong; i++) {
-                uint64_t first = next(q) % RANGE_BLOCKS, n = 1 + next(q) % (RANGE_BLOCKS - first);
-                uint32_t length = (uint32_t) n * block;
-
-                if (!q->disk->geometry.read_only) {
-                        for (uint32_t j = 0; j < length; j++)
-                                q->buffer[j] = (uint8_t) next(q);
-                        if (!q->disk->sink)
-                                memcpy(q->expected + first * block, q->buffer, length);
-                        serve(q, OPERATION_WRITE, first * block, length);
-                }
-                if (!q->wrong)
-                        serve(q, OPERATION_READ, first * block, length);
-        }
+        run_rounds(q);
         for (uint32_t i = 0; i < RANGE_BLOCKS && !q->wrong; i++)
                 serve(q, OPERATION_READ, (uint64_t) i * block, block);
         __atomic_store_n(&q->done, true, __ATOMIC_SEQ_CST);
@@ -114,7 +143,7 @@ int check_threads(CheckDisk *d) {
         if (!memory || disk_learn(d) < 0)
                 return -1;
         for (unsigned i = 0; i < 2; i++) {
-                queues[i] = (Queue) { .disk = d, .index = i, .start = i * length, .expected = memory + 2 * i * length,
+                queues[i] = (Queue) { .disk = d, .other = &queues[1 - i], .index = i, .start = i * length, .expected = memory + 2 * i * length,
                                       .buffer = memory + (2 * i + 1) * length, .random = disk_random(d), .n_started = &n_started };
                 memcpy(queues[i].expected, disk_expected(d, i * length), length);
         }
