@@ -196,7 +196,7 @@ static VALUE memory_initialize(int argc, VALUE *argv, VALUE self) {
         VALUE size, options, name = Qundef;
         ID keywords[] = { rb_intern("name") };
 
-        rb_scan_args(argc, argv, "1:", &size, &options);
+        (rb_scan_args)(argc, argv, "1:", &size, &options); /* the function: the macro has an array of variable length */
         if (!NIL_P(options))
                 (void) rb_get_kwargs(options, keywords, 0, 1, &name);
         if (m->map)
