@@ -75,8 +75,9 @@ static void remove_file(Operation *op) {
                 return;
         }
         (void) marker_remove(c->id);
-        if (needs_any(c))
-                operation_reload(op, finish); /* takes its unit's drop-in away */
+        /* Takes its unit's drop-in away, and what wanted the unit at boot: as `systemctl disable` does. */
+        if (needs_any(c) || c->persistent)
+                operation_reload(op, finish);
         else
                 finish(op, 0);
 }
