@@ -1,8 +1,19 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # the files of tools/vm share variables
 # The virtual machine: its devices, and watching over it until it is off.
 
+# qemu_tree   prints a directory with Debian 13's QEMU. Before 8.1 an emulated CPU could go on running a breakpoint that the
+# kernel had just replaced ("accel/tcg: Always lock pages before translation"): one boot in thirty panicked, "Oops: int3".
+qemu_tree() {
+    local packages=qemu-system-x86 tree
+    tree=$cache/trees/qemu-$(key $packages "$(declare -f debootstrap_into)")
+    made "$tree" "the emulator" make_tree directory trixie $packages
+    echo "$tree"
+}
+
 # qemu_command KERNEL-DIR   sets `qemu` to the command line of a machine in $work.
 qemu_command() {
+    local tree
+    tree=$(qemu_tree)
     # Emulated code is translated anew wherever it is mapped: without address randomisation a process
     # starts three times as fast.
     local accel=(-accel tcg -cpu qemu64) speed="mitigations=off norandmaps"
@@ -12,7 +23,10 @@ qemu_command() {
     fi
     [ ! -e "$1/vmlinux" ] || kernel=$1/vmlinux
     [ -e "$modules" ] || modules=''
-    qemu=(setpriv --pdeathsig KILL qemu-system-x86_64
+    # In place, with the tree's own dynamic linker: this machine may run another release.
+    qemu=(setpriv --pdeathsig KILL
+        "$tree/lib64/ld-linux-x86-64.so.2" --library-path "$tree/usr/lib/x86_64-linux-gnu"
+        "$tree/usr/bin/qemu-system-x86_64" -L "$tree/usr/share/qemu" -L "$tree/usr/share/seabios"
         -name "ublk-ruby ${work##*/}" -no-user-config -nodefaults -display none
         -machine q35 "${accel[@]}" -smp "$cpus" -m "$mem"
         -kernel "$kernel"
