@@ -82,12 +82,17 @@ static int refuse(const Hook *hook, Request *request, VALUE answer) {
         return error;
 }
 
+/* A String, since rb_obj_classname points into one that the message's own allocations may move. */
+static VALUE class_name(VALUE answer) {
+        return rb_class_name(rb_obj_class(answer));
+}
+
 static __attribute__((noreturn)) void raise_wrong_read(const Hook *hook, const Request *request, VALUE answer) {
         if (RB_TYPE_P(answer, T_STRING))
                 rb_raise(hook->contract_error, "read must return a String of %llu bytes, and returned one of %ld",
                          (unsigned long long) request->length, RSTRING_LEN(answer));
-        rb_raise(hook->contract_error, "read must return a String of %llu bytes, and returned an object of class %s",
-                 (unsigned long long) request->length, rb_obj_classname(answer));
+        rb_raise(hook->contract_error, "read must return a String of %llu bytes, and returned an object of class %" PRIsVALUE,
+                 (unsigned long long) request->length, class_name(answer));
 }
 
 static int serve_read(Hook *hook, Request *request) {
@@ -127,8 +132,8 @@ static int serve_write(Hook *hook, Request *request) {
                 return refuse(hook, request, answer);
         if (!FIXNUM_P(answer))
                 rb_raise(hook->contract_error,
-                         "write must return the number of bytes, %llu, and returned an object of class %s",
-                         (unsigned long long) request->length, rb_obj_classname(answer));
+                         "write must return the number of bytes, %llu, and returned an object of class %" PRIsVALUE,
+                         (unsigned long long) request->length, class_name(answer));
         if ((uint64_t) FIX2LONG(answer) != request->length)
                 rb_raise(hook->contract_error, "write must return the number of bytes, all %llu of them, and returned %ld",
                          (unsigned long long) request->length, FIX2LONG(answer));
