@@ -18,8 +18,8 @@ void mode_init(void);
 /* Turns the mode on, for good. The rig has its hook by then. */
 void mode_start(void);
 
-/* Round the loading of a script: thousands of allocations, few of which are the binding's. Cases that are about
- * loading load in the mode all the same. */
+/* Round the loading of a script: thousands of allocations, few of which are the binding's. Under stress cases that are
+ * about loading load in the mode all the same. */
 void mode_pause(void);
 void mode_resume(void);
 
@@ -27,3 +27,5 @@ void mode_resume(void);
 bool mode_is_on(void);
 /* Whether every allocation collects garbage, so that a thousand of them take a second. */
 bool mode_collects(void);
+/* Whether this is valgrind, which runs one thread at a time and has less of an address space. */
+bool mode_is_valgrind(void);
