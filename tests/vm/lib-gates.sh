@@ -16,7 +16,7 @@ systemctl daemon-reload
 
 # shut GATE [WHEN]   whoever comes to it next waits there: load and read of the hook, start-dev, start-recovery and
 # end-recovery of control, WHEN before or after the command was given to the kernel
-shut() { touch "$gates/$1.${2:-before}" && chown ublk-ruby "$gates/$1.${2:-before}"; }
+shut() { : >"$gates/$1.${2:-before}"; }
 # reached GATE [SECONDS]   waits until somebody waits there
 reached() { until_true "${2:-30}" test -e "$gates/$1.at"; }
 # pass_on GATE   lets them go on
@@ -34,9 +34,11 @@ gated() {
     create "$name" gated $((2 + $# / 3)) path s "/srv/$name.img" gates s "$gates" "$@"
 }
 
-# worker_changed PID   another one serves. For a moment after a death systemd has no main process: 0.
+# worker_changed PID   another one serves. For a moment after a death systemd has no main process: 0. It is asked only once the unit
+# has another process, be it `release` or `activate`: to be asked again and again would slow it down.
 worker_changed() {
     local now
+    read -r now <"/sys/fs/cgroup/ublk.slice/$unit/cgroup.procs" && [ "$now" != "$1" ] || return 1
     now=$(worker_pid)
     [ "$now" -gt 0 ] && [ "$now" != "$1" ] && is_live
 }
