@@ -74,21 +74,52 @@ int operation_check_secrets(Operation *op) {
         return r;
 }
 
+/* Whether all of it can be given: noted in a file that is not kept. */
+int operation_check_needs(Operation *op, const char *needs) {
+        _cleanup_(device_config_freep) DeviceConfig *c = NULL;
+        _cleanup_free_ char *message = NULL;
+        int r;
+
+        r = for_each_need(needs, check_need, op);
+        if (r >= 0)
+                r = device_config_load(op->device->config->id, &c, &message);
+        if (r >= 0)
+                r = for_each_need(needs, note_need, c);
+        if (r < 0)
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "What the hook needs (%s) can't be given to the unit: %s", needs,
+                                    message ? message : strerror(-r));
+        return r;
+}
+
+int operation_note_needs(Operation *op, const char *needs) {
+        DeviceConfig *c = op->device->config;
+        int r;
+
+        r = note_needs_in_file(c->id, needs);
+        if (r >= 0)
+                r = for_each_need(needs, note_need, c);
+        if (r < 0)
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "What the hook needs can't be noted in the device's file: %s",
+                                    strerror(-r));
+        return r;
+}
+
+void operation_say_needs(const Operation *op, const char *needs) {
+        const DeviceConfig *c = op->device->config;
+
+        log_info("Device %u (%s): its unit gets what the hook needs: %s", c->id, c->name, needs ? needs : "nothing");
+}
+
 void operation_meet_needs(Operation *op, OperationNext then) {
         Device *d = op->device;
         int r;
 
-        log_info("Device %u (%s): its unit gets what the hook needs: %s", d->config->id, d->config->name,
-                 d->failure.needs ? d->failure.needs : "nothing");
+        operation_say_needs(op, d->failure.needs);
         op->needs_met = true;
         r = for_each_need(d->failure.needs, check_need, op);
         if (r >= 0)
-                r = note_needs_in_file(d->config->id, d->failure.needs);
-        if (r >= 0)
-                r = for_each_need(d->failure.needs, note_need, d->config);
+                r = operation_note_needs(op, d->failure.needs);
         if (r < 0) {
-                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "What the hook needs can't be noted in the device's file: %s",
-                                    strerror(-r));
                 then(op, r);
                 return;
         }

@@ -65,6 +65,8 @@ Operation *operation_free(Operation *op) {
         device_config_free(op->config);
         sd_bus_error_free(&op->error);
         free(op->job_result);
+        free(op->trial_needs);
+        free(op->before_trial);
         free(op->asked_unit);
         free(op->answer_path);
         json_decref(op->answer);

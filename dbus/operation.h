@@ -41,7 +41,9 @@ struct Operation {
         bool was_down;            /* delete: the unit was down before it was stopped */
         bool keep_state;          /* delete: what its hook kept is for the next device of its name */
         void (*begin)(Operation *op); /* restart, reload: see calls.h */
-        uint64_t trial_usec;      /* reload: how long the new code is on trial */
+        uint64_t trial_usec;      /* reload: how long the new code is on trial, … */
+        char *trial_needs;        /* … what it needs of the unit that the old one did not, … */
+        char *before_trial;       /* … and the invocation of the worker that is not on trial; owned */
         uint64_t deadline_usec;   /* reload: CLOCK_MONOTONIC, … */
         bool (*awaited)(const Operation *op);
         OperationNext after;      /* … of what is waited for, and what is done then */
@@ -102,6 +104,11 @@ void operation_reload(Operation *op, OperationNext then);
 bool operation_lacks_needs(const Operation *op);
 /* Gives it that. The unit is then to be started again. */
 void operation_meet_needs(Operation *op, OperationNext then);
+/* The same in steps, for needs that are not yet known to stay; with spaces between them. If it can't be done, the operation's error
+ * is set. */
+int operation_check_needs(Operation *op, const char *needs);
+void operation_say_needs(const Operation *op, const char *needs);
+int operation_note_needs(Operation *op, const char *needs);
 /* Whether systemd can still load what comes from files, before anything is stopped for it. If not, the operation's error is
  * set. */
 int operation_check_secrets(Operation *op);

@@ -29,6 +29,12 @@ static void end_trial(const Operation *op) {
                 log_error_errno(r, "The file that says that device %u is on trial can't be removed", op->device->config->id);
 }
 
+static const char *present_invocation(const Operation *op) {
+        const char *id = op->device->unit.invocation;
+
+        return id ? id : "";
+}
+
 static bool is_live(const Operation *op) {
         return op->device->state == DEVICE_LIVE;
 }
@@ -70,6 +76,31 @@ static const char *outcome(const Operation *op) {
         return "It is not back with the code that it had, either; systemd goes on trying.";
 }
 
+/* The unit is as it was. */
+static void on_without_needs(Operation *op, int r) {
+        if (r < 0)
+                log_warning("Device %s keeps what its new code needed (%s) until it is restarted: %s", op->device->config->name,
+                            op->trial_needs, op->step_error.message);
+        operation_fail(op);
+}
+
+/* A worker that was started meanwhile has what was given for the new code: the next one does not. */
+static void on_needs_taken_back(Operation *op, int r) {
+        if (r < 0 || !is_live(op) || streq_ptr(op->before_trial, present_invocation(op)))
+                on_without_needs(op, r);
+        else
+                operation_run_job(op, "RestartUnit", "fail", on_without_needs);
+}
+
+/* The error is set, and there is nothing on trial any more. */
+static void end(Operation *op) {
+        end_trial(op);
+        if (op->trial_needs)
+                operation_reload(op, on_needs_taken_back);
+        else
+                operation_fail(op);
+}
+
 /* What was wrong with the new code is set; here is what became of the device. */
 static void on_back(Operation *op, int r) {
         const char *name = op->device->config->name;
@@ -81,7 +112,7 @@ static void on_back(Operation *op, int r) {
         (void) sd_bus_error_setf(&error, op->error.name, "%s. New code of device %s has failed. %s", op->error.message, name, outcome(op));
         sd_bus_error_free(&op->error);
         op->error = error;
-        operation_fail(op);
+        end(op);
 }
 
 /* The first error that is set stays. */
@@ -122,26 +153,30 @@ static void send_back(Operation *op) {
         operation_run_job(op, "RestartUnit", "fail", on_sent_back);
 }
 
-static void on_kept(Operation *op, int r) {
-        const char *name = op->device->config->name;
+/* For good: so is what it needs. If that can't be noted, the next start of the unit brings a worker that says so. */
+static void stay(Operation *op) {
+        if (op->trial_needs && operation_note_needs(op, op->trial_needs) < 0)
+                log_error("Device %s: %s", op->device->config->name, op->error.message);
+        end_trial(op);
+        log_info("Device %s runs new code.", op->device->config->name);
+        operation_return(op, NULL);
+}
 
-        if (r < 0) {
+static void on_kept(Operation *op, int r) {
+        if (r >= 0)
+                stay(op);
+        else {
                 operation_set_error(op, BUS_ERROR_WORKER_FAILED, "It can't be kept for the next worker: %s", strerror(-r));
                 send_back(op);
-                return;
         }
-        end_trial(op);
-        log_info("Device %s runs new code.", name);
-        operation_return(op, NULL);
 }
 
 static void on_came_up(Operation *op, int r);
 
 /* Somebody else's stop has taken the place of all this. */
 static void end_stopped(Operation *op) {
-        end_trial(op);
         operation_set_error(op, BUS_ERROR_CANCELLED, UNIT_DEVICE " was told to stop meanwhile.", op->device->config->id);
-        operation_fail(op);
+        end(op);
 }
 
 /* One that was restarted by somebody meanwhile is still on trial. */
@@ -182,38 +217,65 @@ static void on_fetched(Operation *op, int r) {
 
 static void on_restarted(Operation *op, int r) {
         if (r < 0) {
-                end_trial(op);
                 operation_keep_step_error(op);
-                operation_fail(op);
+                end(op);
         } else
                 operation_fetch(op, on_fetched);
 }
 
-static void try_code(Operation *op) {
+static int write_trial(Operation *op, int r) {
         const DeviceConfig *c = op->device->config;
-        int r;
 
-        if (operation_check_secrets(op) < 0) {
-                operation_fail(op);
-                return;
-        }
-        r = trial_begin(c, op->trial_usec);
-        if (r < 0) {
+        if (r < 0)
                 operation_set_error(op, BUS_ERROR_WORKER_FAILED, "The file that says that device %s is on trial can't be written: %s", c->name,
                                     strerror(-r));
-                operation_fail(op);
-                return;
-        }
-        device_forget_failure(op->device);
-        operation_run_job(op, "RestartUnit", "fail", on_restarted);
+        return r;
 }
 
-static void on_needs_met(Operation *op, int r) {
+/* The file has to name the last worker that was started without it. If systemd says afterwards that there is another one by now, that
+ * may have been started just before or just after. So it is not on trial: if it dies by itself, that says nothing of the new code. */
+static void on_before_trial(Operation *op, int r) {
+        const char *present = present_invocation(op);
+
+        if (r < 0)
+                operation_keep_step_error(op);
+        else if (streq_ptr(op->before_trial, present)) {
+                device_forget_failure(op->device);
+                operation_run_job(op, "RestartUnit", "fail", on_restarted);
+                return;
+        } else {
+                free(op->before_trial);
+                op->before_trial = NULL;
+                r = xstrdup(present, &op->before_trial);
+                if (r >= 0)
+                        r = trial_begin(op->device->config, op->trial_usec, op->trial_needs, present);
+                if (write_trial(op, r) >= 0) {
+                        operation_fetch(op, on_before_trial);
+                        return;
+                }
+        }
+        end(op);
+}
+
+static void on_prepared(Operation *op, int r) {
         if (r < 0) {
                 operation_keep_step_error(op);
-                operation_fail(op);
+                end(op);
         } else
-                try_code(op);
+                operation_fetch(op, on_before_trial);
+}
+
+static void try_code(Operation *op) {
+        if (operation_check_secrets(op) < 0 || (op->trial_needs && operation_check_needs(op, op->trial_needs) < 0))
+                operation_fail(op);
+        else if (!op->trial_needs)
+                on_prepared(op, 0);
+        else if (write_trial(op, trial_prepare(op->device->config, op->trial_usec, op->trial_needs)) < 0)
+                operation_fail(op);
+        else {
+                operation_say_needs(op, op->trial_needs);
+                operation_reload(op, on_prepared);
+        }
 }
 
 /* The new code declares more than the unit has. Nothing else is wrong with it: that was looked at before. */
@@ -223,20 +285,15 @@ static bool code_lacks_needs(Operation *op) {
 
         if (!object || failure_from_json(object, &f) < 0)
                 return false;
-        if (f.kind != FAILURE_NEEDS) {
-                failure_done(&f);
-                return false;
-        }
-        failure_done(&op->device->failure);
-        op->device->failure = f;
-        return true;
+        if (f.kind == FAILURE_NEEDS)
+                op->trial_needs = TAKE_PTR(f.needs);
+        failure_done(&f);
+        return op->trial_needs != NULL;
 }
 
 static void on_checked(Operation *op, int r) {
-        if (r >= 0)
+        if (r >= 0 || code_lacks_needs(op))
                 try_code(op);
-        else if (code_lacks_needs(op))
-                operation_meet_needs(op, on_needs_met);
         else {
                 operation_keep_step_error(op);
                 operation_fail(op);
@@ -276,14 +333,26 @@ int reload_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) 
         return 1;
 }
 
+static void on_nothing_on_trial(Operation *op, int r) {
+        if (r < 0)
+                log_warning("Device %s: what new code needed (%s) can't be taken back yet: %s", op->device->config->name, op->trial_needs,
+                            op->step_error.message);
+        operation_return(op, NULL);
+}
+
 /* Either the code on trial, or, if that was never begun or is through with it, the code to stay with. */
 static void on_asked(Operation *op, int r) {
-        if (r >= 0 && op->device->code == CODE_ON_TRIAL) {
+        if (r >= 0 && op->device->code == CODE_ON_TRIAL)
                 operation_wait(op, op->trial_usec, trial_is_over, on_trial_ended);
-                return;
+        else if (r >= 0 && op->device->code == CODE_KEPT && trial_includes(op->device->config, present_invocation(op), NULL))
+                stay(op);
+        else {
+                end_trial(op);
+                if (op->trial_needs)
+                        operation_reload(op, on_nothing_on_trial);
+                else
+                        operation_return(op, NULL);
         }
-        end_trial(op);
-        operation_return(op, NULL);
 }
 
 static void on_resumed_up(Operation *op, int r) {
@@ -301,11 +370,15 @@ static void on_resumed(Operation *op, int r) {
 }
 
 void reload_resume(ManagerBus *mb, Device *d) {
-        uint64_t trial;
+        _cleanup_free_ char *needs = NULL;
+        uint64_t trial = 0;
         Operation *op;
         int r;
 
-        if (!d->unit.active_state || !trial_is_on(d->config, &trial))
+        if (!d->unit.active_state)
+                return;
+        needs = trial_needs(d->config);
+        if (!trial_is_on(d->config, &trial) && !needs)
                 return;
         r = operation_new(mb, NULL, d, &op, NULL);
         if (r < 0) {
@@ -314,5 +387,6 @@ void reload_resume(ManagerBus *mb, Device *d) {
         }
         log_notice("Device %s has new code on trial, since before this start of the service.", d->config->name);
         op->trial_usec = trial;
+        op->trial_needs = TAKE_PTR(needs);
         operation_fetch(op, on_resumed);
 }

@@ -191,6 +191,7 @@ static const PropertyField property_fields[] = {
         { "StatusErrno", "i", FIELD(status_errno) },
         { "MainPID",     "u", FIELD(main_pid) },
         { "NRestarts",   "u", FIELD(n_restarts) },
+        { "InvocationID", "ay", FIELD(invocation) },
 };
 
 static const PropertyField *property_find(const char *name) {
@@ -200,12 +201,36 @@ static const PropertyField *property_find(const char *name) {
         return NULL;
 }
 
+/* Bytes, of which there are none if the unit never was started, as hexadecimal text. */
+static int read_id(sd_bus_message *m, char **field) {
+        const uint8_t *bytes;
+        char *text;
+        size_t size;
+        int r;
+
+        r = sd_bus_message_enter_container(m, 'v', "ay");
+        if (r >= 0)
+                r = sd_bus_message_read_array(m, 'y', (const void **) &bytes, &size);
+        if (r < 0)
+                return r;
+        text = calloc(2 * size + 1, 1);
+        if (!text)
+                return -ENOMEM;
+        for (size_t i = 0; i < size; i++)
+                (void) snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+        free(*field);
+        *field = text;
+        return sd_bus_message_exit_container(m);
+}
+
 static int read_property(sd_bus_message *m, const PropertyField *p, UnitState *u) {
         void *field = (char *) u + p->field;
         const char *s;
         char *copy;
         int r;
 
+        if (p->type[0] == 'a')
+                return read_id(m, field);
         if (p->type[0] != 's')
                 return sd_bus_message_read(m, "v", p->type, field);
         r = sd_bus_message_read(m, "v", "s", &s);

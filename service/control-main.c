@@ -159,18 +159,21 @@ static int run_stop(Run *run, Failure *f) {
 static int run_release(Run *run, Failure *f) {
         const char *code = getenv("EXIT_CODE"), *s = getenv("EXIT_STATUS"), *result = getenv("SERVICE_RESULT");
         bool failed = result && !streq(result, "success"), exited = code && streq(code, "exited");
+        WorkerEnd end = { .exit_status = -1, .unit_failed = failed, .invocation = getenv("INVOCATION_ID") };
         uint32_t id = run->arguments->id, status;
         char how[64] = "did not start";
-        int exit_status = -1, r;
+        int r;
 
         if (exited && s && parse_u32(s, 255, &status) >= 0)
-                exit_status = (int) status;
+                end.exit_status = (int) status;
         else if (!failed && code && streq(code, "killed") && streq_ptr(s, "TERM"))
-                exit_status = RELEASE_HANDED_OVER; /* it was told to hand over before it had a handler for that */
+                end.exit_status = RELEASE_HANDED_OVER; /* it was told to hand over before it had a handler for that */
         if (code && s)
                 (void) snprintf(how, sizeof(how), exited ? "exited with status %s" : "was ended by SIG%s", s);
-        r = release_device(id, exit_status, failed, f);
-        return r < 0 ? r : give_up_if_due(id, exit_status, how, unit_status_text, f);
+        r = release_device(id, &end, f);
+        if (r < 0 || r == RELEASE_TRIAL_FAILED)
+                return r < 0 ? r : 0;
+        return give_up_if_due(id, end.exit_status, how, unit_status_text, f);
 }
 
 static int run_remove(Run *run, Failure *f) {

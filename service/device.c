@@ -33,6 +33,7 @@ void unit_state_done(UnitState *u) {
         free(u->sub_state);
         free(u->result);
         free(u->status_text);
+        free(u->invocation);
         *u = (UnitState) {};
 }
 

@@ -35,6 +35,7 @@ typedef struct UnitState {
         int status_errno;
         uint32_t main_pid;
         uint32_t n_restarts;
+        char *invocation; /* id of the last start, in hexadecimal: $INVOCATION_ID of its processes */
 } UnitState;
 
 void unit_state_done(UnitState *u);

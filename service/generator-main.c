@@ -9,6 +9,7 @@
 #include "service/log.h"
 #include "service/needs.h"
 #include "service/paths.h"
+#include "service/trial.h"
 
 #include <fcntl.h>
 #include <getopt.h>
@@ -44,6 +45,7 @@ static int generate(uint32_t id, const char *directory) {
                 log_warning("Device file %u.conf can't be read, skipping it: %s", id, message ? message : strerror(-r));
                 return r;
         }
+        trial_add_needs(c);
         if (!needs_any(c))
                 return 0;
         r = write_drop_in(c, directory);

@@ -46,25 +46,31 @@ static void drop_marker(uint32_t id) {
                 log_warning("Can't remove the udev file of device %u, ignoring: %s", id, strerror(-r));
 }
 
+static bool has_handed_over(const WorkerEnd *end) {
+        return end->exit_status == RELEASE_HANDED_OVER && !end->unit_failed;
+}
+
 /* Whatever ended the worker, but for a hand-over, is held against the code that it had on trial: the next one runs the code
- * before it. Also when the worker was not even to blame: it comes back, and who asked for the trial hears of it. */
-static void end_trial(uint32_t id, const DeviceConfig *config, int exit_status, bool unit_failed) {
+ * before it. Also when the worker was not even to blame: it comes back, and who asked for the trial hears of it. The worker before the
+ * trial is another matter: the code has yet to be tried. Whether a trial has ended. */
+static bool end_trial(uint32_t id, const DeviceConfig *config, const WorkerEnd *end) {
+        bool on_trial = config && trial_includes(config, end->invocation, NULL);
         int r;
 
-        if (exit_status == RELEASE_HANDED_OVER && !unit_failed)
-                return;
-        if (config && trial_is_on(config, NULL))
+        if (has_handed_over(end) || (!on_trial && config && trial_is_on(config, NULL)))
+                return false;
+        if (on_trial)
                 log_notice("The trial of new code for device %u (%s) is over: the next worker runs the code before it.", id,
                            config->name);
         r = trial_end(id);
         if (r < 0)
                 log_warning("Can't remove the file that says that device %u is on trial, ignoring: %s", id, strerror(-r));
+        return on_trial;
 }
 
 /* systemd starts a worker again at once, whatever it died of. A device that never lived is its maker's care. */
-static void count_attempt(uint32_t id, const DeviceConfig *config, int exit_status, bool unit_failed) {
-        bool planned = exit_status == EXIT_STOPPED || exit_status == EXIT_WRONG ||
-                       (exit_status == RELEASE_HANDED_OVER && !unit_failed);
+static void count_attempt(uint32_t id, const DeviceConfig *config, const WorkerEnd *end) {
+        bool planned = end->exit_status == EXIT_STOPPED || end->exit_status == EXIT_WRONG || has_handed_over(end);
 
         if (config && !planned && (config->persistent || marker_read(config) != MARKER_NONE))
                 attempts_note(config);
@@ -155,17 +161,20 @@ static int release_from_kernel(uint32_t id, const DeviceConfig *config, int exit
         return r == -ENODEV ? 0 : release_dead(c, id, f);
 }
 
-int release_device(uint32_t id, int exit_status, bool unit_failed, Failure *f) {
+int release_device(uint32_t id, const WorkerEnd *end, Failure *f) {
         _cleanup_(device_config_freep) DeviceConfig *config = NULL;
         _cleanup_free_ char *message = NULL;
+        bool trial_failed;
         int r;
 
         (void) device_config_load(id, &config,
                                   &message); /* it may be gone or wrong; the device is what counts */
-        end_trial(id, config, exit_status, unit_failed);
-        r = release_from_kernel(id, config, exit_status, f);
-        count_attempt(id, config, exit_status, unit_failed);
-        return r;
+        trial_failed = end_trial(id, config, end);
+        r = release_from_kernel(id, config, end->exit_status, f);
+        /* The code before it had no part in that. */
+        if (!trial_failed)
+                count_attempt(id, config, end);
+        return r < 0 ? r : trial_failed ? RELEASE_TRIAL_FAILED : 0;
 }
 
 static bool only_processes(const Holders *h) {

@@ -13,9 +13,17 @@
 /* That of a worker that handed over, as in supervisor.h. */
 #define RELEASE_HANDED_OVER 75
 
-/* exit_status: of the worker, -1 if it was killed or never ran. unit_failed: what systemd makes of it ($SERVICE_RESULT). A
- * worker hands over because that was asked for, or because `activate` failed: its status is the same. */
-int release_device(uint32_t id, int exit_status, bool unit_failed, Failure *f);
+/* How a worker ended. It hands over because that was asked for, or because `activate` failed: its status is the same. */
+typedef struct WorkerEnd {
+        int exit_status;        /* -1 if it was killed or never ran */
+        bool unit_failed;       /* what systemd makes of it ($SERVICE_RESULT) */
+        const char *invocation; /* $INVOCATION_ID, or NULL; borrowed */
+} WorkerEnd;
+
+/* It had new code on trial, and that is over: the device had no worker that failed. */
+#define RELEASE_TRIAL_FAILED 1
+
+int release_device(uint32_t id, const WorkerEnd *end, Failure *f);
 
 /* What becomes of what its hook keeps (state.h). */
 typedef enum RemoveState {

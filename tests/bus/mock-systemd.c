@@ -31,6 +31,7 @@
  * (becomes holders-N with the stop), foreign-N (another program is faster with the id), refuse-restart, cancel (somebody else's
  * stop ends each start), unsupported (reason), no-answer (control writes nothing), refuse-reload,
  * check-N (what the check of a hook answers), fail-trial-N (a start on trial fails, and 200 ms later the old code is back),
+ * restless-N (another worker is there once the trial was written, and then the file is gone),
  * mounted-N ("remove" refuses), list (JSON array), slow-list (takes 300 ms), served-N (a stray that a worker has, until its unit is stopped), swept-N (JSON:
  * what "sweep" and "purge" answer). Interface org.ublk.Mock sets a unit's state.
  */
@@ -56,6 +57,8 @@ typedef struct Unit {
         char status_text[2048];
         int status_errno;
         uint32_t main_pid, n_restarts;
+        uint8_t invocation[16]; /* counts the starts of the unit */
+        bool started;
         pid_t worker; /* 0: none, even where there is a main_pid */
         bool enabled;
 } Unit;
@@ -101,7 +104,7 @@ static void unit_set(Unit *u, const char *active, const char *sub, const char *r
                 return;
         /* systemd's order: the type's own interface first. */
         sd_bus_emit_properties_changed(bus, path, SERVICE, "Result", "StatusText", "StatusErrno", "MainPID", "NRestarts", NULL);
-        sd_bus_emit_properties_changed(bus, path, UNIT, "ActiveState", "SubState", NULL);
+        sd_bus_emit_properties_changed(bus, path, UNIT, "ActiveState", "SubState", "InvocationID", NULL);
 }
 
 static bool device_of(const Unit *u, uint32_t *ret_id) {
@@ -171,10 +174,17 @@ static const char *fail_trial(Unit *u, uint32_t id) {
         return "failed";
 }
 
+static void begin_invocation(Unit *u) {
+        u->started = true;
+        u->invocation[15]++;
+}
+
 static const char *start_device(Unit *u, uint32_t id) {
         _cleanup_(device_config_freep) DeviceConfig *c = NULL;
         _cleanup_free_ char *message = NULL, *text = NULL;
         const char *needs;
+
+        begin_invocation(u);
 
         if (device_config_load(id, &c, &message) < 0) {
                 unit_set(u, "failed", "failed", "exit-code", "");
@@ -477,11 +487,33 @@ static int get_field(sd_bus *b, const char *path, const char *interface, const c
         return sd_bus_message_append(reply, "s", s);
 }
 
+/* As systemd crashes and starts a worker behind the manager's back. */
+static void restart_restless(Unit *u) {
+        _cleanup_free_ char *trial = NULL, *flag = NULL;
+        uint32_t id;
+
+        if (!device_of(u, &id) || !kernel_device_flag("restless", id) || config_path(&trial, PATH_DEVICES_TRANSIENT "/%u.trial", id) < 0 ||
+            access(trial, F_OK) < 0 || config_path(&flag, "/restless-%u", id) < 0)
+                return;
+        (void) unlink(flag);
+        begin_invocation(u);
+}
+
+static int get_invocation(sd_bus *b, const char *path, const char *interface, const char *property, sd_bus_message *reply,
+                          void *userdata, sd_bus_error *e) {
+        Unit *u = userdata;
+
+        (void) b, (void) path, (void) interface, (void) property, (void) e;
+        restart_restless(u);
+        return sd_bus_message_append_array(reply, 'y', u->invocation, u->started ? sizeof(u->invocation) : 0);
+}
+
 static const sd_bus_vtable unit_vtable[] = {
         SD_BUS_VTABLE_START(0),
         SD_BUS_PROPERTY("Id", "s", get_field, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("ActiveState", "s", get_field, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("SubState", "s", get_field, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("InvocationID", "ay", get_invocation, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_VTABLE_END,
 };
 static const sd_bus_vtable service_vtable[] = {

@@ -6,16 +6,25 @@
 
 #define UNIT "ublk-ruby-device@0.service"
 #define TRIAL "run/ublk-ruby/devices/0.trial"
+#define DROP_IN "run/systemd/generator/ublk-ruby-device@0.service.d/50-needs.conf"
+#define NEEDS_NETWORK "{\"error\":95,\"failure\":{\"kind\":\"needs\",\"message\":\"declares network\",\"needs\":[\"network\"]}}"
 #define FAILURE "{\"kind\":\"hook\",\"class\":\"RuntimeError\",\"message\":\"third\",\"file\":\"/hooks/new.rb\",\"line\":3}"
 
 static int reload(Fixture *f, uint64_t trial_usec) {
         return fixture_call(f, NULL, "ReloadDevice", NULL, "sa{sv}", "disk0", 1, "trial-time", "t", trial_usec);
 }
 
+#define DEVICE "/org/ublk/device/0"
+
+/* Until the worker with the new code is there. */
 static void begin(Fixture *f, char **result, uint64_t trial_usec) {
+        uint64_t pid = fixture_get_number(f, DEVICE, "WorkerPID", 'u');
+
         fixture_begin(f, result, "ReloadDevice", "sa{sv}", "disk0", 1, "trial-time", "t", trial_usec);
         fixture_wait_file(f, TRIAL, true);
-        fixture_wait_state(f, "/org/ublk/device/0", "live");
+        while (fixture_get_number(f, DEVICE, "WorkerPID", 'u') == pid)
+                g_usleep(1000);
+        fixture_wait_state(f, DEVICE, "live");
 }
 
 /* By somebody else. */
@@ -67,7 +76,7 @@ static void test_needs(Fixture *f, gconstpointer data) {
         g_autofree char *path = fixture_create(f, "disk0", "memory"), *calls = NULL, *file = NULL;
 
         (void) data;
-        fixture_write(f, "check-0", "{\"error\":95,\"failure\":{\"kind\":\"needs\",\"message\":\"declares network\",\"needs\":[\"network\"]}}");
+        fixture_write(f, "check-0", NEEDS_NETWORK);
         g_free(fixture_calls(f));
         g_assert_cmpint(reload(f, 0), >=, 0);
         calls = fixture_calls(f);
@@ -75,7 +84,45 @@ static void test_needs(Fixture *f, gconstpointer data) {
         g_assert_nonnull(strstr(calls, "RestartUnit " UNIT));
         file = fixture_read(f, "run/ublk-ruby/devices/0.conf");
         g_assert_nonnull(strstr(file, "Network=yes"));
+        g_assert_true(fixture_has(f, DROP_IN));
         g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+}
+
+/* What is given to code that is then sent back is taken back: from the file, from the unit, and from the worker that came back. */
+static void test_needs_taken_back(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory"), *calls = NULL, *file = NULL;
+
+        (void) data;
+        fixture_write(f, "check-0", NEEDS_NETWORK);
+        fixture_write(f, "fail-trial-0", "");
+        g_free(fixture_calls(f));
+        fixture_assert_error(f, reload(f, 5000000), "org.ublk.Error.HookFailed", "not today");
+        calls = fixture_calls(f);
+        g_assert_cmpstr(calls, ==, "StartUnit ublk-ruby-check@0.service\nReload\nRestartUnit " UNIT "\nReload\nRestartUnit " UNIT "\n");
+        file = fixture_read(f, "run/ublk-ruby/devices/0.conf");
+        g_assert_null(strstr(file, "Network=yes"));
+        g_assert_false(fixture_has(f, DROP_IN));
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+}
+
+/* The worker that was there before is not on trial, even if it came when that was being written. */
+static void test_worker_before(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory"), *result = NULL, *trial = NULL, *calls = NULL;
+
+        (void) data;
+        fixture_write(f, "restless-0", "");
+        g_free(fixture_calls(f));
+        begin(f, &result, 3000000);
+        /* The first start was the creation's. */
+        do {
+                g_free(trial);
+                trial = fixture_read(f, TRIAL);
+                g_assert_nonnull(trial);
+        } while (!strstr(trial, " 3000000 00000000000000000000000000000002\n"));
+        g_assert_cmpstr(fixture_end(f, &result), ==, "ok");
+        calls = fixture_calls(f);
+        g_assert_cmpstr(calls, ==, "StartUnit ublk-ruby-check@0.service\nRestartUnit " UNIT "\n");
+        g_assert_nonnull(path);
 }
 
 /* The answer comes when the old code is back. */
@@ -214,7 +261,7 @@ static void test_resumed(Fixture *f, gconstpointer data) {
 
 /* It was killed before the worker with the new code was there; or when that was kept already. */
 static void test_nothing_to_resume(Fixture *f, gconstpointer data) {
-        g_autofree char *path = fixture_create(f, "disk0", "memory"), *result = NULL, *trial = NULL, *calls = NULL;
+        g_autofree char *path = fixture_create(f, "disk0", "memory"), *result = NULL, *trial = NULL, *calls = NULL, *prepared = NULL;
 
         (void) data;
         begin(f, &result, 20000000);
@@ -231,6 +278,13 @@ static void test_nothing_to_resume(Fixture *f, gconstpointer data) {
         g_assert_null(strstr(calls, UNIT));
         g_assert_false(fixture_has(f, "kept-0"));
         g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+        /* It was killed when only what the code needs was there. */
+        *strchr(trial, ' ') = '\0';
+        prepared = g_strdup_printf("%s 5000000 nobody network\n", trial);
+        fixture_stop_manager(f);
+        fixture_write(f, TRIAL, prepared);
+        fixture_start_manager(f, getuid());
+        fixture_wait_file(f, TRIAL, false);
         /* Of an earlier device with this id: nobody's affair. */
         fixture_stop_manager(f);
         fixture_write(f, TRIAL, "1234567 5000000\n");
@@ -243,6 +297,8 @@ int main(int argc, char **argv) {
         fixture_add("/bus/reload/taken", test_taken);
         fixture_add("/bus/reload/check-fails", test_check_fails);
         fixture_add("/bus/reload/needs", test_needs);
+        fixture_add("/bus/reload/needs-taken-back", test_needs_taken_back);
+        fixture_add("/bus/reload/worker-before", test_worker_before);
         fixture_add("/bus/reload/start-fails", test_start_fails);
         fixture_add("/bus/reload/does-not-last", test_does_not_last);
         fixture_add("/bus/reload/stopped", test_stopped);

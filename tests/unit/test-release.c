@@ -25,7 +25,7 @@ static void release(int exit_status) {
         Failure f = FAILURE_NULL;
 
         /* As systemd has it where nothing but the worker's end is to blame. */
-        g_assert_cmpint(release_device(TEST_ID, exit_status, exit_status != HANDED_OVER && exit_status != STOPPED, &f), ==, 0);
+        g_assert_cmpint(release_device(TEST_ID, &(WorkerEnd) { exit_status, exit_status != HANDED_OVER && exit_status != STOPPED, NULL }, &f), ==, 0);
         failure_done(&f);
 }
 
@@ -232,6 +232,7 @@ static void test_trial(void) {
                 { HANDED_OVER, false, false }, { HANDED_OVER, true, true }, { KILLED, true, true }, { 1, true, true },
                 { 0, false, true },            { STOPPED, false, true },    { WRONG, true, true },
         };
+        WorkerEnd end = { .invocation = "2" };
         Failure f = FAILURE_NULL;
         DeviceConfig *config;
         bool foreign;
@@ -240,14 +241,44 @@ static void test_trial(void) {
         config = kernel_configure("reissue", 5, false);
         kernel.info.state = UBLK_S_DEV_QUIESCED;
         for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
-                g_assert_cmpint(trial_begin(config, 5), ==, 0);
-                g_assert_cmpint(release_device(TEST_ID, cases[i].exit_status, cases[i].failed, &f), ==, 0);
+                end.exit_status = cases[i].exit_status;
+                end.unit_failed = cases[i].failed;
+                g_assert_cmpint(trial_begin(config, 5, NULL, "1"), ==, 0);
+                g_assert_cmpint(release_device(TEST_ID, &end, &f), ==, cases[i].over ? RELEASE_TRIAL_FAILED : 0);
                 g_test_message("%d", cases[i].exit_status);
                 g_assert_cmpint(trial_is_on(config, NULL), ==, !cases[i].over);
         }
-        g_assert_cmpint(trial_begin(config, 5), ==, 0);
+        g_assert_cmpint(trial_begin(config, 5, NULL, "1"), ==, 0);
         g_assert_cmpint(remove_device(TEST_ID, REMOVE_STATE, &foreign, &f), ==, 0);
         g_assert_false(trial_is_on(config, NULL));
+        device_config_free(config);
+        kernel_end();
+}
+
+/* The worker before the trial dies by itself, just when that has begun: the code is not tried yet. And what is tried and fails does not
+ * make one more attempt of the code before it. */
+static void test_trial_and_attempts(void) {
+        WorkerEnd before = { .exit_status = 1, .unit_failed = true, .invocation = "1" };
+        WorkerEnd tried = { .exit_status = 1, .unit_failed = true, .invocation = "2" };
+        Failure f = FAILURE_NULL;
+        DeviceConfig *config;
+
+        kernel_begin();
+        config = kernel_configure("reissue", 5, false);
+        kernel.info.state = UBLK_S_DEV_QUIESCED;
+        g_assert_cmpint(marker_write(config, false), ==, 0);
+        for (size_t i = 0; i < 3; i++)
+                release(1);
+        g_assert_cmpuint(attempts_delay(config), ==, 0);
+        g_assert_cmpint(trial_begin(config, 5, NULL, "1"), ==, 0);
+        g_assert_cmpint(release_device(TEST_ID, &before, &f), ==, 0);
+        g_assert_true(trial_is_on(config, NULL));
+        g_assert_cmpuint(attempts_delay(config), ==, 200 * USEC_PER_MSEC);
+        g_assert_cmpint(release_device(TEST_ID, &tried, &f), ==, RELEASE_TRIAL_FAILED);
+        g_assert_false(trial_is_on(config, NULL));
+        g_assert_cmpuint(attempts_delay(config), ==, 200 * USEC_PER_MSEC);
+        g_assert_cmpint(release_device(TEST_ID, &before, &f), ==, 0);
+        g_assert_cmpuint(attempts_delay(config), ==, 400 * USEC_PER_MSEC);
         device_config_free(config);
         kernel_end();
 }
@@ -300,7 +331,7 @@ static void test_attempts(void) {
         assert_no_attempts(config);
         /* `activate` fails, and the worker is told to go. */
         for (size_t i = 0; i < 4; i++)
-                g_assert_cmpint(release_device(TEST_ID, HANDED_OVER, /* unit_failed= */ true, &f), ==, 0);
+                g_assert_cmpint(release_device(TEST_ID, &(WorkerEnd) { HANDED_OVER, .unit_failed = true }, &f), ==, 0);
         g_assert_cmpuint(attempts_delay(later), ==, 200 * USEC_PER_MSEC);
         attempts_forget(TEST_ID);
         assert_no_attempts(config);
@@ -549,6 +580,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/release/state", test_state);
         g_test_add_func("/release/keeps-state", test_release_keeps_state);
         g_test_add_func("/release/trial", test_trial);
+        g_test_add_func("/release/trial-and-attempts", test_trial_and_attempts);
         g_test_add_func("/release/remove-undone", test_remove_undone);
         g_test_add_func("/release/attempts", test_attempts);
         g_test_add_func("/release/attempts-of-new", test_attempts_of_new);
