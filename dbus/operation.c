@@ -262,11 +262,26 @@ void operation_fetch(Operation *op, OperationNext then) {
                 step_fail(op, r, "Asking systemd for the unit");
 }
 
+/* What the worker says of its own error. */
+static bool take_failure(Operation *op, const WorkerReply *reply) {
+        _cleanup_free_ char *text = strndup(reply->text, reply->text_size);
+        Failure f = FAILURE_NULL;
+
+        if (!text || failure_from_text(text, &f) < 0)
+                return false;
+        (void) bus_error_set_failure(&op->step_error, &f);
+        failure_done(&f);
+        return true;
+}
+
 static void on_hello(void *userdata, int r, uint32_t pid, const WorkerReply *reply) {
         Operation *op = userdata;
+        bool taken = r < 0 && reply && take_failure(op, reply);
 
         op->hello = hello_free(op->hello);
-        if (r < 0)
+        if (taken)
+                op->then(op, r);
+        else if (r < 0)
                 step_fail(op, r, "Asking the worker");
         else {
                 device_bus_take_hello(device_bus_get(op->device), pid, reply);

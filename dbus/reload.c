@@ -18,6 +18,9 @@
 
 /* For a worker to come up, beside the hook's own start. */
 #define COME_UP_USEC (60 * USEC_PER_SEC)
+/* How often a worker is asked that has requests in hand as yet. It says itself when they take too long; this is for one that does not. */
+#define KEEP_TICK_USEC (200 * USEC_PER_MSEC)
+#define KEEP_USEC (TRIAL_MAX_CALL_USEC + 30 * USEC_PER_SEC)
 /* How often a unit that is down is looked at meanwhile: one that restarts is down for a moment. */
 #define TICK_USEC (2 * USEC_PER_SEC)
 
@@ -162,16 +165,34 @@ static void stay(Operation *op) {
         operation_return(op, NULL);
 }
 
-static void on_kept(Operation *op, int r) {
-        if (r >= 0)
-                stay(op);
-        else {
-                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "It can't be kept for the next worker: %s", strerror(-r));
-                send_back(op);
-        }
+static void on_came_up(Operation *op, int r);
+static void on_trial_ended(Operation *op, int r);
+
+/* The worker is gone, or about to go: soon there are news of it. */
+static bool is_worker_gone(int r) {
+        return r == -ECONNRESET || r == -ECONNREFUSED || r == -ESRCH || r == -EPIPE;
 }
 
-static void on_came_up(Operation *op, int r);
+static void on_kept(Operation *op, int r) {
+        if (r >= 0) {
+                stay(op);
+                return;
+        }
+        if ((r == -EAGAIN || is_worker_gone(r)) && now_usec() < op->deadline_usec) {
+                operation_wait(op, KEEP_TICK_USEC, trial_is_over, on_trial_ended);
+                return;
+        }
+        if (r == -EBUSY)
+                operation_keep_step_error(op);
+        operation_set_error(op, BUS_ERROR_WORKER_FAILED, "It can't be kept for the next worker: %s", strerror(-r));
+        send_back(op);
+}
+
+/* Another worker may come to be asked, by whoever's hand. */
+static void await_end(Operation *op) {
+        op->deadline_usec = now_usec() + op->trial_usec + KEEP_USEC;
+        operation_wait(op, op->trial_usec, trial_is_over, on_trial_ended);
+}
 
 /* Somebody else's stop has taken the place of all this. */
 static void end_stopped(Operation *op) {
@@ -191,7 +212,7 @@ static void on_trial_ended(Operation *op, int r) {
 
 static void on_came_up(Operation *op, int r) {
         if (r >= 0 && !trial_is_over(op))
-                operation_wait(op, op->trial_usec, trial_is_over, on_trial_ended);
+                await_end(op);
         else if (trial_is_over(op))
                 fail_trial(op);
         else if (is_down(op))
@@ -343,7 +364,7 @@ static void on_nothing_on_trial(Operation *op, int r) {
 /* Either the code on trial, or, if that was never begun or is through with it, the code to stay with. */
 static void on_asked(Operation *op, int r) {
         if (r >= 0 && op->device->code == CODE_ON_TRIAL)
-                operation_wait(op, op->trial_usec, trial_is_over, on_trial_ended);
+                await_end(op);
         else if (r >= 0 && op->device->code == CODE_KEPT && trial_includes(op->device->config, present_invocation(op), NULL))
                 stay(op);
         else {

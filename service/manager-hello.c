@@ -33,20 +33,23 @@ static int reply_check_sense(const WorkerReply *reply, const DeviceConfig *c) {
         return 0;
 }
 
-static int reply_check(const WorkerReply *reply, size_t size, MessageType type, const DeviceConfig *c) {
-        if (size != sizeof(WorkerReply) || reply->version != PROTOCOL_VERSION || reply->type != type ||
-            reply->device_id != c->id)
-                return -EBADMSG;
-        if (reply->error != 0)
-                return reply->error > 0 && reply->error < 4096 ? -reply->error : -EREMOTEIO;
-        return reply_check_sense(reply, c);
+static bool reply_is_valid(const WorkerReply *reply, size_t size, MessageType type, const DeviceConfig *c) {
+        return size == sizeof(WorkerReply) && reply->version == PROTOCOL_VERSION && reply->type == type && reply->device_id == c->id &&
+               reply->text_size < sizeof(reply->text);
 }
 
-static void on_reply(void *userdata, int r, const void *reply, size_t size) {
+static void on_reply(void *userdata, int r, const void *data, size_t size) {
+        const WorkerReply *reply = data;
         Hello *h = userdata;
 
+        if (r >= 0 && !reply_is_valid(reply, size, h->type, h->config))
+                r = -EBADMSG;
+        if (r >= 0 && reply->error != 0) {
+                h->handler(h->userdata, reply->error > 0 && reply->error < 4096 ? -reply->error : -EREMOTEIO, h->pid, reply);
+                return;
+        }
         if (r >= 0)
-                r = reply_check(reply, size, h->type, h->config);
+                r = reply_check_sense(reply, h->config);
         h->handler(h->userdata, r, h->pid, r < 0 ? NULL : reply);
 }
 

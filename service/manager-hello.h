@@ -16,8 +16,8 @@
 
 typedef struct Hello Hello;
 
-/* Called once. r < 0: no answer, none to be believed, or the worker's own errno; reply is NULL. Else pid is the worker that gave it. The Hello may
- * be freed in it. */
+/* Called once. r < 0: no answer, or none to be believed, and reply is NULL; or the worker's own errno, and of reply only its text counts.
+ * Else pid is the worker that gave it. The Hello may be freed in it. */
 typedef void (*HelloHandler)(void *userdata, int r, uint32_t pid, const WorkerReply *reply);
 
 /* type: one of the above. Errors as of question_new. */

@@ -21,7 +21,9 @@ typedef enum MessageType {
         MESSAGE_STATISTICS, /* → REPLY with statistics */
         MESSAGE_STUCK,      /* → StuckReply, half a second later if Ruby does not answer */
         MESSAGE_KEEP_CODE,  /* the trial has ended well (trial.h): the unit is to keep the code that runs in place of the code
-                             * before it → REPLY, error if it can't be done; ENOENT if that is on no trial */
+                             * before it → REPLY, error if it can't be done: ENOENT if that is on no trial; EAGAIN while requests are
+                             * in the hook that were when this was first asked: to be asked again; EBUSY if one of them has been there
+                             * too long, and text says which */
         _MESSAGE_MAX,
 } MessageType;
 

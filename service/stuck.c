@@ -24,6 +24,7 @@ typedef struct StuckCall {
         uint64_t asked;       /* for the backtrace of the first stage */
         bool logged;
         uint64_t interrupted;
+        uint64_t judged;      /* asked for the backtrace that code on trial is sent back with */
 } StuckCall;
 
 /* A task's wait for its turn. */
@@ -40,6 +41,7 @@ struct Stuck {
         StuckLimits limits;
         uint64_t timeout_usec;
         uint64_t looked;
+        uint64_t trial_ended; /* when it was first asked whether the code may stay; 0: not yet */
         StuckCall *tasks;
         StuckTurn *turns;
         size_t n_tasks, n_turns;
@@ -197,12 +199,14 @@ static void skip_gap(Stuck *s, uint64_t now) {
         s->looked = now;
         if (gap == 0)
                 return;
+        s->trial_ended = later(s->trial_ended, gap, now);
         for (size_t i = 0; i < s->n_tasks; i++) {
                 StuckCall *c = &s->tasks[i];
 
                 c->since = later(c->since, gap, now);
                 c->asked = later(c->asked, gap, now);
                 c->interrupted = later(c->interrupted, gap, now);
+                c->judged = later(c->judged, gap, now);
         }
         for (size_t i = 0; i < s->n_turns; i++)
                 s->turns[i].since = later(s->turns[i].since, gap, now);
@@ -305,6 +309,71 @@ int stuck_check_turn(Stuck *s, size_t queue, bool waiting, uint64_t round, uint6
                         queue, seconds(age));
         log_error("%s: %s", s->device, ret_failure->message ? ret_failure->message : "out of memory");
         return r;
+}
+
+/* The innermost frame, "FILE:LINE:in …", is where the hook is. */
+static void set_place(Failure *f, const char *frames) {
+        _cleanup_free_ char *file = NULL;
+        const char *colon = frames;
+        unsigned line;
+
+        while ((colon = strchr(colon, ':')) && sscanf(colon, ":%9u", &line) != 1)
+                colon++;
+        file = colon ? strndup(frames, (size_t) (colon - frames)) : NULL;
+        if (file)
+                (void) failure_set_origin(f, NULL, file, line);
+}
+
+static int judge_call(Stuck *s, size_t task, uint64_t now, uint64_t limit, Failure *ret) {
+        _cleanup_free_ char *what = NULL, *backtrace = NULL;
+        StuckCall *c = &s->tasks[task];
+        char frames[CALLS_MAX_BACKTRACE];
+        CallView v;
+
+        if (task >= calls_count(s->calls) || !look(s, task, now, &v) || c->since > s->trial_ended)
+                return 0;
+        if (now - c->since < limit)
+                return -EAGAIN;
+        if (c->judged == 0) {
+                c->judged = now;
+                calls_want(s->calls, task, v.number, CALL_WISH_BACKTRACE);
+        }
+        if (now == c->judged || (calls_is_wanting(s->calls, task, v.number) && now - c->judged < TRACE_USEC))
+                return -EAGAIN;
+        what = describe_call(&v);
+        calls_get_backtrace(s->calls, task, v.number, frames);
+        backtrace = indent_backtrace(frames);
+        (void) failure_set(ret, FAILURE_HOOK, ETIMEDOUT, "%s has been in the hook for %.1f s%s", what ? what : "", seconds(now - c->since),
+                           frames[0] ? "" : ", where C code keeps the interpreter to itself");
+        set_place(ret, frames);
+        (void) failure_set_backtrace(ret, backtrace && *backtrace ? backtrace + 1 : NULL);
+        return -EBUSY;
+}
+
+static int judge_turn(const Stuck *s, size_t queue, uint64_t now, uint64_t limit, Failure *ret) {
+        const StuckTurn *t = &s->turns[queue];
+
+        if (!t->waiting || t->since > s->trial_ended)
+                return 0;
+        if (now - t->since < limit)
+                return -EAGAIN;
+        (void) failure_set(ret, FAILURE_HOOK, ETIMEDOUT,
+                           "queue %zu has been waiting for the interpreter for %.1f s, as a thread of the hook keeps it to itself", queue,
+                           seconds(now - t->since));
+        return -EBUSY;
+}
+
+int stuck_judge_trial(Stuck *s, uint64_t now, uint64_t limit, Failure *ret_failure) {
+        bool may_be_done_soon = false;
+        int r = 0;
+
+        if (s->trial_ended == 0)
+                s->trial_ended = now;
+        for (size_t i = 0; r != -EBUSY && i < s->n_tasks + s->n_turns; i++) {
+                r = i < s->n_tasks ? judge_call(s, i, now, limit, ret_failure) : judge_turn(s, i - s->n_tasks, now, limit, ret_failure);
+                may_be_done_soon |= r == -EAGAIN;
+        }
+        return r == -EBUSY ? r : may_be_done_soon ? -EAGAIN : 0;
 }
 
 static bool is_listed(Stuck *s, size_t task, uint64_t now, CallView *ret) {

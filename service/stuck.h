@@ -47,6 +47,11 @@ int stuck_check(Stuck *s, uint64_t now_usec, uint64_t *ret_wait, CallView *ret_c
  * thread of the hook is in the way. queue: below calls_max(). waiting: whether it does; round: tells one wait from the next (queue.h). */
 int stuck_check_turn(Stuck *s, size_t queue, bool waiting, uint64_t round, uint64_t now_usec, Failure *ret_failure);
 
+/* Whether code on trial may stay. Not while something is in the hook that was there when this was asked first: -EAGAIN, it may be done
+ * soon. -EBUSY: it has been there for limit_usec, and *ret_failure says what and where. The same of a task that waits for its turn. To be
+ * asked after the two above, with the same time. */
+int stuck_judge_trial(Stuck *s, uint64_t now_usec, uint64_t limit_usec, Failure *ret_failure);
+
 /* Has the backtraces of those that are listed taken anew; stuck_is_tracing is false once that is done. */
 void stuck_trace(Stuck *s, uint64_t now_usec);
 bool stuck_is_tracing(Stuck *s, uint64_t now_usec);

@@ -4,6 +4,7 @@
 #include "service/log.h"
 #include "service/paths.h"
 #include "service/stuck.h"
+#include "service/trial.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -67,6 +68,7 @@ struct Supervisor {
         char *open_text;
         Geometry geometry;
         CodeState code;
+        uint64_t trial_usec;
         int (*keep_code)(void *userdata);
         void *keep_code_userdata;
         Queue *const *queues;
@@ -328,13 +330,39 @@ static void handle_abort(const WorkerCall *call) {
         failure_done(&f);
 }
 
+/* Code that does not give a request back must not stay: once it does, hook-timeout is all that is left, and fails the request. */
+static int judge_trial(Supervisor *s, uint64_t trial_usec, char **ret_text) {
+        uint64_t limit = trial_usec < TRIAL_MIN_CALL_USEC ? TRIAL_MIN_CALL_USEC : trial_usec < TRIAL_MAX_CALL_USEC ? trial_usec : TRIAL_MAX_CALL_USEC;
+        _cleanup_free_ char *text = NULL;
+        Stuck *stuck = get_stuck(s);
+        uint64_t now = now_usec();
+        Failure f = FAILURE_NULL;
+        int r;
+
+        if (!stuck)
+                return 0;
+        check_stuck(s, now);
+        r = stuck_judge_trial(stuck, now, limit, &f);
+        if (r == -EBUSY) {
+                (void) failure_describe_fully(&f, &text);
+                log_error("New code of %s has failed at its trial: %s", s->config->name, text ? text : "out of memory");
+                (void) failure_to_text(&f, ret_text);
+        }
+        failure_done(&f);
+        return r;
+}
+
 /* The code is fit: no worker falls back any more to what was there before it. */
-static int handle_keep_code(Supervisor *s) {
+static int handle_keep_code(Supervisor *s, char **ret_text) {
+        uint64_t trial_usec;
         int r;
 
         pthread_mutex_lock(&s->lock);
         r = s->code == CODE_ON_TRIAL ? 0 : -ENOENT;
+        trial_usec = s->trial_usec;
         pthread_mutex_unlock(&s->lock);
+        if (r >= 0)
+                r = judge_trial(s, trial_usec, ret_text);
         if (r >= 0)
                 r = s->keep_code(s->keep_code_userdata);
         if (r < 0)
@@ -346,6 +374,7 @@ static int handle_keep_code(Supervisor *s) {
 }
 
 static void handle_call(Supervisor *s, Connection *c) {
+        _cleanup_free_ char *text = NULL;
         WorkerCall call;
         ssize_t n;
         int error = 0;
@@ -371,7 +400,7 @@ static void handle_call(Supervisor *s, Connection *c) {
                         return;
                 break;
         case MESSAGE_KEEP_CODE:
-                error = handle_keep_code(s);
+                error = handle_keep_code(s, &text);
                 break;
         case MESSAGE_ABORT:
                 handle_abort(&call);
@@ -380,7 +409,7 @@ static void handle_call(Supervisor *s, Connection *c) {
                 handle_stuck(s, c);
                 return;
         }
-        send_reply(s, c->fd, call.type, error, NULL);
+        send_reply(s, c->fd, call.type, error, text);
 }
 
 static bool peer_is_trusted(const Supervisor *s, int fd) {
@@ -597,9 +626,10 @@ bool supervisor_wait_open(Supervisor *s) {
         return open;
 }
 
-void supervisor_set_code(Supervisor *s, CodeState state, int (*keep)(void *userdata), void *userdata) {
+void supervisor_set_code(Supervisor *s, CodeState state, uint64_t trial_usec, int (*keep)(void *userdata), void *userdata) {
         pthread_mutex_lock(&s->lock);
         s->code = state;
+        s->trial_usec = trial_usec;
         s->keep_code = keep;
         s->keep_code_userdata = userdata;
         pthread_mutex_unlock(&s->lock);

@@ -39,9 +39,9 @@ int supervisor_watch(Supervisor *s, Calls *calls, Culprits *culprits);
 void supervisor_ready(Supervisor *s, const Geometry *geometry);
 /* Waits for OPEN; false if a hand-over was asked for instead. Blocks: let go of the interpreter. */
 bool supervisor_wait_open(Supervisor *s);
-/* From now on the hook's code is in this state. keep: called for KEEP_CODE while that is CODE_ON_TRIAL, by the thread; gives the
- * new state, or a negative errno. */
-void supervisor_set_code(Supervisor *s, CodeState state, int (*keep)(void *userdata), void *userdata);
+/* From now on the hook's code is in this state. trial_usec: how long the trial lasts, if it is on one. keep: called for KEEP_CODE while
+ * that is CODE_ON_TRIAL and nothing is stuck in the hook, by the thread; gives the new state, or a negative errno. */
+void supervisor_set_code(Supervisor *s, CodeState state, uint64_t trial_usec, int (*keep)(void *userdata), void *userdata);
 /* Answers the pending OPEN: every tag is fetched (queues, borrowed until supervisor_exiting, at most as many as the
  * configuration says, are asked for their counters and for their soundness from now on) … */
 void supervisor_serving(Supervisor *s, Queue *const *queues, size_t n_queues);

@@ -18,6 +18,10 @@
 
 #define TRIAL_DEFAULT_USEC (5 * USEC_PER_SEC)
 #define TRIAL_MAX_USEC CONFIG_MAX_TIMEOUT_USEC
+/* When the time is over, what is in the hook has to come back first: a call of code on trial may take as long as the trial, but at
+ * least and at most so long. */
+#define TRIAL_MIN_CALL_USEC (5 * USEC_PER_SEC)
+#define TRIAL_MAX_CALL_USEC (60 * USEC_PER_SEC)
 
 /* Nobody is on trial yet, but the unit is to be given what is needed. needs: with spaces between them, or NULL. */
 int trial_prepare(const DeviceConfig *c, uint64_t time_usec, const char *needs);

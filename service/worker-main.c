@@ -43,7 +43,8 @@ typedef struct Worker {
         Store store;
         Memories memories;
         KeptCode code;
-        _Atomic bool on_trial; /* the code is new, and the one before it is waiting */
+        _Atomic bool on_trial; /* the code is new, and the one before it is waiting … */
+        uint64_t trial_usec;   /* … so long */
 
         pthread_mutex_t lock; /* over what follows: the queues' tasks meet here */
         pthread_cond_t changed;
@@ -300,7 +301,7 @@ static void begin_to_keep_code(Worker *w) {
 
         if (!atomic_load(&w->on_trial))
                 r = keep_code(w);
-        supervisor_set_code(w->supervisor, r < 0 ? CODE_NOT_KEPT : (CodeState) r, keep_code, w);
+        supervisor_set_code(w->supervisor, r < 0 ? CODE_NOT_KEPT : (CodeState) r, w->trial_usec, keep_code, w);
 }
 
 static int serve(Worker *w) {
@@ -420,7 +421,7 @@ static int find_hook(Worker *w) {
         const Code *code;
         int r;
 
-        w->on_trial = trial_includes(w->config, getenv("INVOCATION_ID"), NULL);
+        w->on_trial = trial_includes(w->config, getenv("INVOCATION_ID"), &w->trial_usec);
         if (w->on_trial)
                 trial_add_needs(w->config);
         kept_code_open(&w->code, &w->store, /* ignore= */ w->on_trial);

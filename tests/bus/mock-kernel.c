@@ -216,9 +216,34 @@ static void answer_stuck(int client, uint32_t id) {
         (void) send(client, &reply, size, MSG_NOSIGNAL);
 }
 
+/* A request in the hook that comes back in time, or, if there is hang-N, does not. */
+static int answer_late(const DeviceConfig *c, WorkerReply *reply) {
+        static unsigned n;
+        _cleanup_free_ char *text = NULL;
+        Failure f = FAILURE_NULL;
+
+        if (++n <= 2)
+                return EAGAIN;
+        if (!kernel_device_flag("hang", c->id))
+                return 0;
+        (void) failure_set(&f, FAILURE_HOOK, ETIMEDOUT, "read of 4096 bytes at 0 has been in the hook for 5.1 s");
+        (void) failure_set_origin(&f, NULL, "/hooks/new.rb", 9);
+        (void) failure_to_text(&f, &text);
+        failure_done(&f);
+        reply->text_size = (uint32_t) strlen(text);
+        memcpy(reply->text, text, reply->text_size);
+        return EBUSY;
+}
+
 static int keep_code(const DeviceConfig *c, WorkerReply *reply) {
+        int error = 0;
+
         if (reply->code != CODE_ON_TRIAL)
                 return ENOENT;
+        if (kernel_device_flag("late", c->id) || kernel_device_flag("hang", c->id))
+                error = answer_late(c, reply);
+        if (error != 0)
+                return error;
         if (streq(c->hook, "forgetful"))
                 return EIO;
         reply->code = CODE_KEPT;
@@ -246,6 +271,7 @@ static void serve(const DeviceConfig *c, int ready) {
                         answer_stuck(client, c->id);
                 else if (call.type == MESSAGE_HELLO || call.type == MESSAGE_KEEP_CODE) {
                         reply.type = call.type;
+                        reply.text_size = 0;
                         reply.error = call.type == MESSAGE_KEEP_CODE ? keep_code(c, &reply) : 0;
                         (void) send(client, &reply, sizeof(reply), MSG_NOSIGNAL);
                 }

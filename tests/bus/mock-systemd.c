@@ -31,6 +31,7 @@
  * (becomes holders-N with the stop), foreign-N (another program is faster with the id), refuse-restart, cancel (somebody else's
  * stop ends each start), unsupported (reason), no-answer (control writes nothing), refuse-reload,
  * check-N (what the check of a hook answers), fail-trial-N (a start on trial fails, and 200 ms later the old code is back),
+ * late-N, hang-N (new code has a request in hand when its trial ends, which comes back in time, or does not),
  * restless-N (another worker is there once the trial was written, and then the file is gone),
  * mounted-N ("remove" refuses), list (JSON array), slow-list (takes 300 ms), served-N (a stray that a worker has, until its unit is stopped), swept-N (JSON:
  * what "sweep" and "purge" answer). Interface org.ublk.Mock sets a unit's state.

@@ -213,6 +213,30 @@ static void test_cannot_be_kept(Fixture *f, gconstpointer data) {
         g_assert_false(fixture_has(f, TRIAL));
 }
 
+static void test_late(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory");
+
+        (void) data;
+        fixture_write(f, "late-0", "");
+        g_assert_cmpint(reload(f, 0), >=, 0);
+        g_assert_true(fixture_has(f, "kept-0"));
+        g_assert_nonnull(path);
+}
+
+static void test_hang(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory"), *calls = NULL;
+
+        (void) data;
+        fixture_write(f, "hang-0", "");
+        g_free(fixture_calls(f));
+        fixture_assert_error(f, reload(f, 0), "org.ublk.Error.HookFailed", "has been in the hook for 5.1 s (/hooks/new.rb:9). New code of device disk0");
+        calls = fixture_calls(f); /* there and back */
+        g_assert_cmpstr(calls, ==, "StartUnit ublk-ruby-check@0.service\nRestartUnit " UNIT "\nRestartUnit " UNIT "\n");
+        g_assert_false(fixture_has(f, TRIAL));
+        g_assert_false(fixture_has(f, "kept-0"));
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+}
+
 static void test_refused(Fixture *f, gconstpointer data) {
         g_autofree char *none = fixture_create(f, "none0", "none"), *huge = fixture_create(f, "huge0", "huge"), *calls = NULL;
 
@@ -305,6 +329,8 @@ int main(int argc, char **argv) {
         fixture_add("/bus/reload/stop-instead", test_stop_instead);
         fixture_add("/bus/reload/restarted-meanwhile", test_restarted_meanwhile);
         fixture_add("/bus/reload/can't-be-kept", test_cannot_be_kept);
+        fixture_add("/bus/reload/late", test_late);
+        fixture_add("/bus/reload/hang", test_hang);
         fixture_add("/bus/reload/refused", test_refused);
         fixture_add("/bus/reload/options", test_options);
         fixture_add("/bus/reload/resumed", test_resumed);

@@ -338,6 +338,103 @@ static void test_list(void) {
         end(&r);
 }
 
+static int judge(Rig *r, uint64_t limit) {
+        g_assert_cmpint(check(r), ==, 0);
+        return stuck_judge_trial(r->stuck, r->now, limit, &r->failure);
+}
+
+/* What was in the hook when the trial's time was over has to come back; what came later is no matter. */
+static void test_judge(void) {
+        HookCall *second;
+        size_t index;
+        Rig r;
+
+        begin(&r, 0);
+        g_assert_cmpint(judge(&r, 5 * SEC), ==, 0);
+        end(&r);
+
+        begin_with(&r, 0, 2);
+        second = calls_join(r.calls, &index);
+        enter(&r);
+        g_assert_cmpint(judge(&r, 5 * SEC), ==, -EAGAIN);
+        g_assert_cmpint(run_until(&r, r.now + 4 * SEC), ==, 0);
+        call_begin(second, &(Request) { .op = OPERATION_READ, .offset = 4096, .length = 1 });
+        g_assert_cmpint(judge(&r, 5 * SEC), ==, -EAGAIN);
+        enter(&r); /* another one */
+        g_assert_cmpint(judge(&r, 5 * SEC), ==, 0);
+        g_assert_cmpint(run_until(&r, r.now + 10 * SEC), ==, 0);
+        g_assert_cmpint(judge(&r, 5 * SEC), ==, 0);
+        end(&r);
+}
+
+static void test_judge_hang(void) {
+        static const struct { const char *frames, *file; unsigned line; } cases[] = {
+                { "/hooks/a.rb:12:in `sleep'\n/hooks/a.rb:7:in `read'", "/hooks/a.rb", 12 }, { "a:b.rb:3", "a:b.rb", 3 }, { "C code", NULL, 0 },
+                { NULL, NULL, 0 },
+        };
+
+        for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+                Rig r;
+
+                begin(&r, 0);
+                g_assert_cmpint(run_until(&r, START + SEC), ==, 0);
+                enter(&r);
+                g_assert_cmpint(run_until(&r, START + 2 * SEC), ==, 0);
+                g_assert_cmpint(judge(&r, 3 * SEC), ==, -EAGAIN);
+                g_assert_cmpint(run_until(&r, START + 4 * SEC - MSEC), ==, 0);
+                g_assert_cmpint(judge(&r, 3 * SEC), ==, -EAGAIN);
+                g_assert_cmpuint(grant(&r, NULL), ==, 0);
+                r.now += MSEC;
+                g_assert_cmpint(judge(&r, 3 * SEC), ==, -EAGAIN); /* and waits for its backtrace, but not for long */
+                r.now += MSEC;
+                g_assert_cmpint(judge(&r, 3 * SEC), ==, -EAGAIN);
+                if (cases[i].frames)
+                        g_assert_cmpuint(grant(&r, cases[i].frames), ==, CALL_WISH_BACKTRACE);
+                else
+                        g_assert_cmpint(run_until(&r, r.now + SEC), ==, 0);
+                g_assert_cmpint(judge(&r, 3 * SEC), ==, -EBUSY);
+                g_assert_cmpint(r.failure.kind, ==, FAILURE_HOOK);
+                g_assert_true(g_str_has_prefix(r.failure.message, "read of 512 bytes at 4096 has been in the hook for "));
+                g_assert_cmpint(strstr(r.failure.message, "C code keeps") == NULL, ==, cases[i].frames != NULL);
+                g_assert_cmpstr(r.failure.file, ==, cases[i].file);
+                g_assert_cmpuint(r.failure.line, ==, cases[i].line);
+                g_assert_cmpint(r.failure.backtrace == NULL, ==, cases[i].frames == NULL);
+                end(&r);
+        }
+}
+
+/* A machine that was suspended meanwhile. */
+static void test_judge_gap(void) {
+        Rig r;
+
+        begin(&r, 0);
+        enter(&r);
+        g_assert_cmpint(judge(&r, 3 * SEC), ==, -EAGAIN);
+        r.now += 3600 * SEC;
+        g_assert_cmpint(judge(&r, 3 * SEC), ==, -EAGAIN);
+        g_assert_cmpint(run_until(&r, r.now + 3 * SEC), ==, 0);
+        g_assert_cmpint(judge(&r, 3 * SEC), ==, -EAGAIN);
+        g_assert_cmpuint(grant(&r, "a.rb:1"), ==, CALL_WISH_BACKTRACE);
+        r.now += MSEC;
+        g_assert_cmpint(judge(&r, 3 * SEC), ==, -EBUSY);
+        end(&r);
+}
+
+static void test_judge_turn(void) {
+        Failure f = FAILURE_NULL;
+        Rig r;
+
+        begin(&r, 0);
+        g_assert_cmpint(stuck_check_turn(r.stuck, 0, true, 1, r.now, &f), ==, 0);
+        g_assert_cmpint(judge(&r, 3 * SEC), ==, -EAGAIN);
+        g_assert_cmpint(run_until(&r, r.now + 3 * SEC), ==, 0);
+        g_assert_cmpint(judge(&r, 3 * SEC), ==, -EBUSY);
+        g_assert_nonnull(strstr(r.failure.message, "a thread of the hook keeps it to itself"));
+        g_assert_cmpint(stuck_check_turn(r.stuck, 0, true, 2, r.now, &f), ==, 0);
+        g_assert_cmpint(judge(&r, 3 * SEC), ==, 0);
+        end(&r);
+}
+
 int main(int argc, char **argv) {
         int k;
 
@@ -354,6 +451,10 @@ int main(int argc, char **argv) {
         g_test_add_func("/stuck/gap", test_gap);
         g_test_add_func("/stuck/turn", test_turn);
         g_test_add_func("/stuck/list", test_list);
+        g_test_add_func("/stuck/judge", test_judge);
+        g_test_add_func("/stuck/judge-hang", test_judge_hang);
+        g_test_add_func("/stuck/judge-gap", test_judge_gap);
+        g_test_add_func("/stuck/judge-turn", test_judge_turn);
         k = g_test_run();
         g_free(last_text);
         return k;

@@ -40,6 +40,7 @@ typedef enum Part {
         PART_SILENT,    /* the same, but nobody takes its backtrace */
         PART_WAIT,      /* the same, with nothing in the hook */
         PART_TRIAL,     /* has code on trial, and keeps it the second time that it is told to */
+        PART_TRIAL_CALL, /* the same, with a request in the hook, until a byte comes */
 } Part;
 
 static char *root;
@@ -92,6 +93,7 @@ static void *grant_wishes(void *userdata) {
 
 static Calls *calls; /* not lost, for the sanitizers */
 static Culprits *culprits;
+static HookCall *hook_call;
 
 static void enter_hook(Supervisor *s, const DeviceConfig *config, Part part) {
         pthread_t thread;
@@ -99,11 +101,12 @@ static void enter_hook(Supervisor *s, const DeviceConfig *config, Part part) {
 
         if (calls_new(1, &calls) < 0 || culprits_new(config, &culprits) < 0 || supervisor_watch(s, calls, culprits) < 0)
                 _exit(97);
-        if (part == PART_CALL)
+        if (part == PART_CALL || part == PART_TRIAL_CALL)
                 (void) pthread_create(&thread, NULL, grant_wishes, calls);
         if (part == PART_WAIT)
                 return;
-        call_begin(calls_join(calls, &index), &(Request) { .op = OPERATION_WRITE, .offset = 8192, .length = 512 });
+        hook_call = calls_join(calls, &index);
+        call_begin(hook_call, &(Request) { .op = OPERATION_WRITE, .offset = 8192, .length = 512 });
 }
 
 static unsigned n_keeps;
@@ -126,7 +129,7 @@ static void act(Supervisor *s, const DeviceConfig *config, Part part, int fd) {
         }
         if (part == PART_READY)
                 step(fd);
-        if (part >= PART_CALL)
+        if (part >= PART_CALL && part != PART_TRIAL)
                 enter_hook(s, config, part);
         ready(s);
         if (part == PART_READY)
@@ -136,8 +139,12 @@ static void act(Supervisor *s, const DeviceConfig *config, Part part, int fd) {
                 supervisor_exiting(s, 43);
                 return;
         }
-        if (part == PART_TRIAL) {
-                supervisor_set_code(s, CODE_ON_TRIAL, keep_code, &n_keeps);
+        if (part == PART_TRIAL || part == PART_TRIAL_CALL) {
+                supervisor_set_code(s, CODE_ON_TRIAL, USEC_PER_SEC, keep_code, &n_keeps);
+                if (part == PART_TRIAL)
+                        return;
+                step(fd);
+                call_end(hook_call);
                 return;
         }
         if (part == PART_HAND_OVER)
@@ -438,6 +445,54 @@ static void test_keep_code(void) {
         g_assert_cmpint(reply.error, ==, 0);
         g_assert_cmpuint(reply.code, ==, CODE_KEPT);
         g_assert_cmpint(call(fd, MESSAGE_KEEP_CODE).error, ==, ENOENT);
+        close(fd);
+        end();
+}
+
+static int connect_trial(void) {
+        int fd = connect_ready();
+
+        while (call(fd, MESSAGE_HELLO).code != CODE_ON_TRIAL)
+                ;
+        return fd;
+}
+
+/* Not while a request is in the hook. */
+static void test_keep_code_later(void) {
+        int fd, error;
+
+        begin(PART_TRIAL_CALL);
+        fd = connect_trial();
+        g_assert_cmpint(call(fd, MESSAGE_KEEP_CODE).error, ==, EAGAIN);
+        g_assert_cmpint(call(fd, MESSAGE_KEEP_CODE).error, ==, EAGAIN);
+        go_on();
+        while ((error = call(fd, MESSAGE_KEEP_CODE).error) == EAGAIN)
+                ;
+        g_assert_cmpint(error, ==, ENOSPC);
+        g_assert_cmpint(call(fd, MESSAGE_KEEP_CODE).error, ==, 0);
+        close(fd);
+        end();
+}
+
+static void test_keep_code_hang(void) {
+        Failure f = FAILURE_NULL;
+        WorkerReply reply;
+        int fd;
+
+        begin(PART_TRIAL_CALL);
+        fd = connect_trial();
+        while ((reply = call(fd, MESSAGE_KEEP_CODE)).error == EAGAIN)
+                g_usleep(100000);
+        g_assert_cmpint(reply.error, ==, EBUSY);
+        g_assert_cmpuint(reply.text_size, <, sizeof(reply.text));
+        reply.text[reply.text_size] = 0;
+        g_assert_cmpint(failure_from_text(reply.text, &f), ==, 0);
+        g_assert_cmpint(f.kind, ==, FAILURE_HOOK);
+        g_assert_true(g_str_has_prefix(f.message, "write of 512 bytes at 8192 has been in the hook for "));
+        g_assert_cmpstr(f.file, ==, "disk.rb");
+        g_assert_cmpuint(f.line, ==, 7);
+        failure_done(&f);
+        g_assert_cmpuint(call(fd, MESSAGE_HELLO).code, ==, CODE_ON_TRIAL);
         close(fd);
         end();
 }
@@ -870,6 +925,8 @@ int main(int argc, char **argv) {
         g_test_add_func("/supervisor/open-fails", test_open_fails);
         g_test_add_func("/supervisor/open-is-left", test_open_is_left);
         g_test_add_func("/supervisor/keep-code", test_keep_code);
+        g_test_add_func("/supervisor/keep-code-later", test_keep_code_later);
+        g_test_add_func("/supervisor/keep-code-hang", test_keep_code_hang);
         g_test_add_func("/supervisor/abort", test_abort);
         g_test_add_func("/supervisor/crowd", test_crowd);
         g_test_add_func("/supervisor/untrusted", test_untrusted);
