@@ -189,6 +189,8 @@ static const PropertyField property_fields[] = {
         { "Result",      "s", FIELD(result) },
         { "StatusText",  "s", FIELD(status_text) },
         { "StatusErrno", "i", FIELD(status_errno) },
+        { "ExecMainCode", "i", FIELD(exit_code) },
+        { "ExecMainStatus", "i", FIELD(exit_status) },
         { "MainPID",     "u", FIELD(main_pid) },
         { "NRestarts",   "u", FIELD(n_restarts) },
         { "InvocationID", "ay", FIELD(invocation) },

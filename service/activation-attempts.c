@@ -22,6 +22,7 @@ enum {
         STATE_LIVE = 'l',   /* the device came (back) to life */
         STATE_LIVED = 'e',  /* the worker ended, after that */
         STATE_FAILED = 'f', /* the worker ended without it */
+        STATE_WAITED = 'w', /* and the next one has been waited for */
 };
 
 typedef struct Attempts {
@@ -98,6 +99,15 @@ void attempts_note_live(const DeviceConfig *c) {
         note(c, &a);
 }
 
+void attempts_note_waited(const DeviceConfig *c) {
+        Attempts a = attempts_read(c);
+
+        if (a.count == 0)
+                return;
+        a.state = STATE_WAITED;
+        note(c, &a);
+}
+
 void attempts_forget(uint32_t id) {
         _cleanup_free_ char *path = NULL;
 
@@ -109,7 +119,7 @@ uint64_t attempts_delay(const DeviceConfig *c) {
         Attempts a = attempts_read(c);
         uint64_t delay = FIRST_DELAY_USEC, max = a.state == STATE_LIVED ? MAX_DELAY_LIVED_USEC : MAX_DELAY_USEC;
 
-        if (a.count <= FREE_ATTEMPTS || is_past(now_usec(), a.when_usec, FRESH_USEC))
+        if (a.count <= FREE_ATTEMPTS || a.state == STATE_WAITED || is_past(now_usec(), a.when_usec, FRESH_USEC))
                 return 0;
         for (unsigned i = FREE_ATTEMPTS + 1; i < a.count && delay < max; i++)
                 delay *= 2;

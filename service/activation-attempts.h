@@ -24,6 +24,8 @@
 void attempts_note(const DeviceConfig *c);
 /* A worker has brought the device (back) to life. */
 void attempts_note_live(const DeviceConfig *c);
+/* Somebody has waited in the place of the next worker. */
+void attempts_note_waited(const DeviceConfig *c);
 void attempts_forget(uint32_t id);
 /* In microseconds; 0 where nothing is known. */
 uint64_t attempts_delay(const DeviceConfig *c);

@@ -14,6 +14,7 @@
 #include "service/release.h"
 #include "service/stop.h"
 #include "service/strays.h"
+#include "service/turn.h"
 #include "service/worker-link.h"
 
 #include <sys/stat.h>
@@ -173,7 +174,10 @@ static int run_release(Run *run, Failure *f) {
         r = release_device(id, &end, f);
         if (r < 0 || r == RELEASE_TRIAL_FAILED)
                 return r < 0 ? r : 0;
-        return give_up_if_due(id, end.exit_status, how, unit_status_text, f);
+        r = give_up_if_due(id, end.exit_status, how, unit_status_text, f);
+        if (r >= 0)
+                turn_await(id, end.exit_status, unit_job_type);
+        return r;
 }
 
 static int run_remove(Run *run, Failure *f) {

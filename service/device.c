@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/device.h"
 
+#include "service/end-reason.h"
 #include "service/marker.h"
 #include "service/paths.h"
 
+#include <signal.h>
+
+/* Of the worker, as in supervisor.h. */
+#define EXIT_HANDED_OVER 75
 #define SECTOR_SIZE 512
 #define SYSFS_MAX 64
 
@@ -126,12 +131,20 @@ Device *device_free(Device *d) {
         return NULL;
 }
 
+/* A worker that hands over while it loads is told to. */
+static bool find_end_reason(const Device *d, Failure *ret) {
+        const UnitState *u = &d->unit;
+
+        return u->main_pid == 0 && u->exit_code == CLD_EXITED && u->exit_status != EXIT_HANDED_OVER &&
+               end_reason(d->config, u->exit_status, u->status_text, ret) > 0;
+}
+
 /* The worker reports through its unit's StatusText. A start clears that, and between two attempts it says
  * how far the next one is; so a failure stays until the device is live or another one comes. */
 static void refresh_failure(Device *d) {
         Failure f = FAILURE_NULL;
 
-        if (d->unit.status_text && failure_from_text(d->unit.status_text, &f) >= 0) {
+        if ((d->unit.status_text && failure_from_text(d->unit.status_text, &f) >= 0) || find_end_reason(d, &f)) {
                 failure_done(&d->failure);
                 d->failure = f;
         } else if (d->state == DEVICE_LIVE)
@@ -195,6 +208,7 @@ void device_forget_failure(Device *d) {
         failure_done(&d->failure);
         free(d->unit.status_text);
         d->unit.status_text = NULL;
+        d->unit.exit_code = 0;
 }
 
 unsigned device_take_hello(Device *d, uint32_t pid, const WorkerReply *hello) {

@@ -33,6 +33,8 @@ typedef struct UnitState {
         char *result;
         char *status_text;
         int status_errno;
+        int exit_code;    /* of the main process: CLD_EXITED, …; 0 while it runs */
+        int exit_status;
         uint32_t main_pid;
         uint32_t n_restarts;
         char *invocation; /* id of the last start, in hexadecimal: $INVOCATION_ID of its processes */

@@ -14,6 +14,7 @@ typedef struct Examination {
         DeviceConfig *config;
         char *hook_path;
         int answer_fd;
+        bool has_first_answer;
         Failure failure;
         pthread_mutex_t lock; /* over answering */
 } Examination;
@@ -30,14 +31,39 @@ static char *answer_to_text(int error, const Failure *f) {
         return text;
 }
 
+/* There is one answer: it takes the place of what was put there before. */
+static int put_answer(const Examination *x, int error, const Failure *f) {
+        _cleanup_free_ char *text = answer_to_text(error, f);
+
+        if (!text)
+                return -ENOMEM;
+        if (x->has_first_answer && (ftruncate(x->answer_fd, 0) < 0 || lseek(x->answer_fd, 0, SEEK_SET) < 0))
+                return -errno;
+        return write_all(x->answer_fd, text, strlen(text));
+}
+
+/* What holds if the hook ends the process, so that nothing can be said any more. Not into a pipe, which can't be taken back. */
+static void put_first_answer(Examination *x) {
+        Failure f = FAILURE_NULL;
+        int r;
+
+        if (lseek(x->answer_fd, 0, SEEK_CUR) < 0)
+                return;
+        (void) failure_set(&f, FAILURE_HOOK, EIO, "the hook ended the process while it was loaded, by exit! or exec");
+        r = put_answer(x, -EIO, &f);
+        failure_done(&f);
+        if (r < 0)
+                log_warning("The answer can't be written yet, going on: %s", strerror(-r));
+        x->has_first_answer = true;
+}
+
 /* And ends the process: what the hook has left running, or in at_exit, is not waited for. */
 static __attribute__((noreturn)) void answer(Examination *x, int error, const Failure *f) {
-        _cleanup_free_ char *line = NULL, *text = NULL;
+        _cleanup_free_ char *text = NULL;
         int r;
 
         pthread_mutex_lock(&x->lock);
-        line = answer_to_text(error, f);
-        r = line ? write_all(x->answer_fd, line, strlen(line)) : -ENOMEM;
+        r = put_answer(x, error, f);
         if (r < 0)
                 log_error_errno(r, "The answer can't be written");
         if (error < 0 && failure_describe_fully(f, &text) >= 0)
@@ -130,6 +156,7 @@ int examine_main(uint32_t id) {
         r = prepare(&x, id);
         if (r < 0)
                 answer(&x, r, &x.failure);
+        put_first_answer(&x);
         limit_time(&x);
         r = hook_run(examine, &x);
         return log_error_errno(r < 0 ? r : -EIO, "Ruby does not start") < 0;

@@ -3,6 +3,7 @@
 
 #include "service/activation-attempts.h"
 #include "service/control.h"
+#include "service/end-reason.h"
 #include "service/log.h"
 #include "service/marker.h"
 #include "service/paths.h"
@@ -55,13 +56,14 @@ void give_up_forget(uint32_t id) {
 }
 
 /* What the worker, or `activate` through it, said last; else how it ended. */
-static void find_reason(uint32_t id, const char *how, UnitStatusQuery query, Failure *ret) {
+static void find_reason(const DeviceConfig *c, int exit_status, const char *how, UnitStatusQuery query, Failure *ret) {
         _cleanup_free_ char *unit = NULL, *text = NULL;
 
-        if (xasprintf(&unit, UNIT_DEVICE, id) >= 0 && query(unit, QUERY_USEC, &text) >= 0 &&
+        if (xasprintf(&unit, UNIT_DEVICE, c->id) >= 0 && query(unit, QUERY_USEC, &text) >= 0 &&
             failure_from_text(text, ret) >= 0)
                 return;
-        (void) failure_set(ret, FAILURE_WORKER, 0, "it %s", how);
+        if (end_reason(c, exit_status, text, ret) == 0)
+                (void) failure_set(ret, FAILURE_WORKER, 0, "it %s", how);
 }
 
 static int describe(const DeviceConfig *c, unsigned count, uint64_t usec, const Failure *reason, Failure *ret) {
@@ -145,7 +147,7 @@ int give_up_if_due(uint32_t id, int exit_status, const char *how, UnitStatusQuer
         }
         if (!c->fail_on_failure || !attempts_are_exhausted(c, &count, &usec))
                 return 0;
-        find_reason(id, how, query, &reason);
+        find_reason(c, exit_status, how, query, &reason);
         r = describe(c, count, usec, &reason, &why);
         if (r >= 0)
                 r = give_up(c, &why, f);

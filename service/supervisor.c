@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/supervisor.h"
 
+#include "service/end-reason.h"
 #include "service/log.h"
 #include "service/paths.h"
 #include "service/stuck.h"
@@ -605,6 +606,10 @@ int supervisor_watch(Supervisor *s, Calls *calls, Culprits *culprits) {
         s->culprits = culprits;
         pthread_mutex_unlock(&s->lock);
         return 0;
+}
+
+void supervisor_loading(void) {
+        (void) sd_notify(0, "STATUS=" STATUS_LOADING);
 }
 
 void supervisor_ready(Supervisor *s, const Geometry *geometry) {

@@ -35,6 +35,8 @@ void supervisor_request_hand_over(Supervisor *s);
  * the one for which the process has to end. Both are borrowed for ever. Once, before that. */
 int supervisor_watch(Supervisor *s, Calls *calls, Culprits *culprits);
 
+/* Ruby begins to load the hook: tells systemd so, which is what is left if the hook ends the process (end-reason.h). */
+void supervisor_loading(void);
 /* The hook is built: answers HELLO from now on, and tells systemd READY=1. */
 void supervisor_ready(Supervisor *s, const Geometry *geometry);
 /* Waits for OPEN; false if a hand-over was asked for instead. Blocks: let go of the interpreter. */

@@ -344,6 +344,7 @@ static int run_worker(Hook *hook, void *userdata) {
         int status;
 
         w->hook = hook;
+        supervisor_loading();
         if (load_hook(w, &geometry) < 0)
                 /* Another try would find no more. But the code before this one may have no use for it. */
                 status = w->memories.lost && !w->on_trial ? EXIT_WRONG : w->failing_status;

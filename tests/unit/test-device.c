@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/device.h"
+#include "service/end-reason.h"
 #include "service/marker.h"
 
 #include <glib.h>
 #include <glib/gstdio.h>
+#include <signal.h>
 
 typedef struct Case {
         const char *active, *sub, *result;
@@ -110,6 +112,24 @@ static void test_refresh(void) {
         g_assert_true(d->read_only);
         g_assert_cmpint(device_refresh(d), ==, 0);
 
+
+        /* A worker that ends by itself, and can't say why; but not one that is there, or that was told to go. */
+        set_unit(d, "activating", "start", STATUS_LOADING);
+        d->unit.main_pid = 78;
+        d->unit.exit_status = 3;
+        (void) device_refresh(d);
+        g_assert_cmpstr(d->last_error, ==, "");
+        d->unit.main_pid = 0;
+        d->unit.exit_code = CLD_EXITED;
+        d->unit.exit_status = 75;
+        (void) device_refresh(d);
+        g_assert_cmpstr(d->last_error, ==, "");
+        d->unit.exit_status = 3;
+        g_assert_cmpint(device_refresh(d), ==, DEVICE_CHANGED_LAST_ERROR);
+        g_assert_nonnull(strstr(d->last_error, "ended the worker's process while it was loaded (exit status 3)"));
+        device_forget_failure(d);
+        (void) device_refresh(d);
+        g_assert_cmpstr(d->last_error, ==, "");
         config_set_root(NULL);
         g_assert_cmpint(system(command), ==, 0);
 }
