@@ -42,9 +42,12 @@ static bool is_live(const Operation *op) {
         return op->device->state == DEVICE_LIVE;
 }
 
+/* And stays so. In the middle of a restart it is down as well, for as long as it takes until all is there that its start waits for. */
 static bool is_down(const Operation *op) {
         DeviceState state = op->device->state;
 
+        if (op->device->unit.job != 0)
+                return false;
         return state == DEVICE_HELD || state == DEVICE_STOPPED || state == DEVICE_FAILED;
 }
 

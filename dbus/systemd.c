@@ -193,6 +193,7 @@ static const PropertyField property_fields[] = {
         { "ExecMainStatus", "i", FIELD(exit_status) },
         { "MainPID",     "u", FIELD(main_pid) },
         { "NRestarts",   "u", FIELD(n_restarts) },
+        { "Job",         "(uo)", FIELD(job) },
         { "InvocationID", "ay", FIELD(invocation) },
 };
 
@@ -233,6 +234,8 @@ static int read_property(sd_bus_message *m, const PropertyField *p, UnitState *u
 
         if (p->type[0] == 'a')
                 return read_id(m, field);
+        if (p->type[0] == '(')
+                return sd_bus_message_read(m, "v", p->type, field, NULL);
         if (p->type[0] != 's')
                 return sd_bus_message_read(m, "v", p->type, field);
         r = sd_bus_message_read(m, "v", "s", &s);

@@ -37,6 +37,7 @@ typedef struct UnitState {
         int exit_status;
         uint32_t main_pid;
         uint32_t n_restarts;
+        uint32_t job;     /* id of what systemd is about to do with it, 0: nothing */
         char *invocation; /* id of the last start, in hexadecimal: $INVOCATION_ID of its processes */
 } UnitState;
 

@@ -34,7 +34,7 @@
  * late-N, hang-N (new code has a request in hand when its trial ends, which comes back in time, or does not),
  * restless-N (another worker is there once the trial was written, and then the file is gone),
  * mounted-N ("remove" refuses), list (JSON array), slow-list (takes 300 ms), served-N (a stray that a worker has, until its unit is stopped), swept-N (JSON:
- * what "sweep" and "purge" answer). Interface org.ublk.Mock sets a unit's state.
+ * what "sweep" and "purge" answer). Interface org.ublk.Mock sets a unit's state; sub-state dead-for-now: a job is about to start it.
  */
 
 #include "mock-kernel.h"
@@ -58,6 +58,7 @@ typedef struct Unit {
         char status_text[2048];
         int status_errno;
         uint32_t main_pid, n_restarts;
+        uint32_t job;
         uint8_t invocation[16]; /* counts the starts of the unit */
         bool started;
         pid_t worker; /* 0: none, even where there is a main_pid */
@@ -105,7 +106,7 @@ static void unit_set(Unit *u, const char *active, const char *sub, const char *r
                 return;
         /* systemd's order: the type's own interface first. */
         sd_bus_emit_properties_changed(bus, path, SERVICE, "Result", "StatusText", "StatusErrno", "MainPID", "NRestarts", NULL);
-        sd_bus_emit_properties_changed(bus, path, UNIT, "ActiveState", "SubState", "InvocationID", NULL);
+        sd_bus_emit_properties_changed(bus, path, UNIT, "ActiveState", "SubState", "InvocationID", "Job", NULL);
 }
 
 static bool device_of(const Unit *u, uint32_t *ret_id) {
@@ -186,7 +187,7 @@ static const char *start_device(Unit *u, uint32_t id) {
         const char *needs;
 
         begin_invocation(u);
-
+        u->job = 0;
         if (device_config_load(id, &c, &message) < 0) {
                 unit_set(u, "failed", "failed", "exit-code", "");
                 return "failed";
@@ -449,6 +450,7 @@ static int method_set(sd_bus_message *m, void *userdata, sd_bus_error *e) {
                 sd_bus_emit_signal(bus, "/org/freedesktop/systemd1", MANAGER, "UnitNew", "so", name, "/ignored");
         if (streq(sub, "auto-restart"))
                 u->n_restarts++;
+        u->job = streq(sub, "dead-for-now") ? 1 : 0; /* in the middle of a restart */
         unit_set(u, active, sub, result, status);
         return sd_bus_reply_method_return(m, NULL);
 }
@@ -509,11 +511,20 @@ static int get_invocation(sd_bus *b, const char *path, const char *interface, co
         return sd_bus_message_append_array(reply, 'y', u->invocation, u->started ? sizeof(u->invocation) : 0);
 }
 
+static int get_job(sd_bus *b, const char *path, const char *interface, const char *property, sd_bus_message *reply,
+                   void *userdata, sd_bus_error *e) {
+        Unit *u = userdata;
+
+        (void) b, (void) path, (void) interface, (void) property, (void) e;
+        return sd_bus_message_append(reply, "(uo)", u->job, "/");
+}
+
 static const sd_bus_vtable unit_vtable[] = {
         SD_BUS_VTABLE_START(0),
         SD_BUS_PROPERTY("Id", "s", get_field, 0, SD_BUS_VTABLE_PROPERTY_CONST),
         SD_BUS_PROPERTY("ActiveState", "s", get_field, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("SubState", "s", get_field, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
+        SD_BUS_PROPERTY("Job", "(uo)", get_job, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_PROPERTY("InvocationID", "ay", get_invocation, 0, SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE),
         SD_BUS_VTABLE_END,
 };

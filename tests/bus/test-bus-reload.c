@@ -194,6 +194,9 @@ static void test_restarted_meanwhile(Fixture *f, gconstpointer data) {
         begin(f, &result, 300000);
         fixture_set_unit(f, UNIT, "deactivating", "stop", "success", "");
         g_usleep(600000);
+        /* It may be down for long in the middle of that: longer than TICK_USEC of reload.c. */
+        fixture_set_unit(f, UNIT, "inactive", "dead-for-now", "success", "");
+        g_usleep(2600000);
         start_unit(f);
         g_assert_cmpstr(fixture_end(f, &result), ==, "ok");
         g_assert_true(fixture_has(f, "kept-0"));
