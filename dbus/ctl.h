@@ -39,6 +39,7 @@ typedef struct Ctl {
         size_t n_forwarded;
         const char *remove; /* of strays: the id to be removed, or NULL; borrowed */
         bool force;
+        const char *count, *interval; /* of top, as they were given, or NULL; borrowed */
 } Ctl;
 
 int ctl_connect(Ctl *c);
@@ -53,6 +54,8 @@ int ctl_restart(Ctl *c, int argc, char **argv);
 int ctl_reload(Ctl *c, int argc, char **argv);
 int ctl_list(Ctl *c, int argc, char **argv);
 int ctl_status(Ctl *c, int argc, char **argv);
+int ctl_stats(Ctl *c, int argc, char **argv);
+int ctl_top(Ctl *c, int argc, char **argv);
 int ctl_stuck(Ctl *c, int argc, char **argv);
 int ctl_probe(Ctl *c, int argc, char **argv);
 int ctl_strays(Ctl *c, int argc, char **argv);

@@ -4,6 +4,8 @@
 #include "dbus/calls.h"
 #include "dbus/manager-bus.h"
 #include "dbus/options.h"
+#include "dbus/statistics.h"
+#include "dbus/stuck.h"
 #include "service/log.h"
 
 /* True while the file is there, or can't be judged. */
@@ -153,7 +155,8 @@ DeviceBus *device_bus_free(DeviceBus *db) {
         sd_bus_slot_unref(db->watch);
         sd_bus_slot_unref(db->fetch);
         hello_free(db->hello);
-        stuck_query_free(db->stuck);
+        worker_query_free(db->stuck);
+        worker_query_free(db->statistics);
         free(db);
         return NULL;
 }
@@ -309,7 +312,15 @@ static int method_restart(sd_bus_message *m, void *userdata, sd_bus_error *e) {
 }
 
 static int method_get_stuck_requests(sd_bus_message *m, void *userdata, sd_bus_error *e) {
-        return stuck_begin(device_bus_get(userdata), m, e);
+        DeviceBus *db = device_bus_get(userdata);
+
+        return worker_query_begin(db, &stuck_query, &db->stuck, m, e);
+}
+
+static int method_get_statistics(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        DeviceBus *db = device_bus_get(userdata);
+
+        return worker_query_begin(db, &statistics_query, &db->statistics, m, e);
 }
 
 static int method_reload(sd_bus_message *m, void *userdata, sd_bus_error *e) {
@@ -349,6 +360,8 @@ static const sd_bus_vtable device_vtable[] = {
         SD_BUS_METHOD_WITH_ARGS("Restart", SD_BUS_ARGS("a{sv}", options), SD_BUS_NO_RESULT, method_restart,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("GetStuckRequests", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(stttas)", requests), method_get_stuck_requests,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("GetStatistics", SD_BUS_NO_ARGS, SD_BUS_RESULT("a{sv}", statistics), method_get_statistics,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Reload", SD_BUS_ARGS("a{sv}", options), SD_BUS_NO_RESULT, method_reload,
                                 SD_BUS_VTABLE_UNPRIVILEGED),

@@ -4,7 +4,7 @@
 /* One device on the bus: its object at /org/ublk/device/N, and the signals of its unit that keep it true. */
 
 #include "dbus/operation.h"
-#include "dbus/stuck.h"
+#include "dbus/worker-query.h"
 
 #define DEVICE_INTERFACE "org.ublk.Device"
 #define DEVICE_PATH_PREFIX "/org/ublk/device"
@@ -16,7 +16,8 @@ struct DeviceBus {
         sd_bus_slot *watch;   /* PropertiesChanged of its unit */
         sd_bus_slot *fetch;
         Hello *hello;
-        StuckQuery *stuck;    /* the question that its worker is being asked, or NULL */
+        WorkerQuery *stuck;   /* questions that its worker is being asked, or NULL */
+        WorkerQuery *statistics;
         bool awaited;         /* the manager's start waits for its first news */
 };
 

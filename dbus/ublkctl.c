@@ -20,6 +20,8 @@ static void help(void) {
              "  delete [--keep-state] DEVICE... Delete devices that nobody uses\n"
              "  restart DEVICE...               Hand devices over to new workers\n"
              "  reload DEVICE...                The same, and run the hook's code that is on the disk now\n"
+             "  stats [DEVICE...]               Show what the devices have done\n"
+             "  top [DEVICE...]                 Show what they are doing, each second\n"
              "  stuck [DEVICE...]               Show requests that hooks don't give back\n"
              "  probe                           Show what this kernel can do\n"
              "  strays                          List ublk devices of the service that have lost their file\n"
@@ -33,6 +35,7 @@ static void help(void) {
              "     --no-legend                  Leave out headers and footers\n"
              "     --keep-state                 Of delete: leave what the hook kept to the next device of the name\n"
              "     --trial-time=USEC            Of reload: how long the new code may be sent back\n"
+             "     --count=N --interval=SECONDS Of top: so many times, so long from one to the next\n"
              "     --remove=ID                  Of strays: remove that one\n"
              "     --force                      With --remove: even if something uses it, which then sees errors\n"
              "     --seed=N --seconds=N --gc-stress --in-place --time=N\n"
@@ -69,6 +72,8 @@ static const Verb verbs[] = {
         { "delete",  1, ANY, ctl_delete,  "delete [--keep-state] DEVICE..." },
         { "restart", 1, ANY, ctl_restart, "restart DEVICE..." },
         { "reload",  1, ANY, ctl_reload,  "reload DEVICE..." },
+        { "stats",   0, ANY, ctl_stats,   "stats [DEVICE...]" },
+        { "top",     0, ANY, ctl_top,     "top [--count=N] [--interval=SECONDS] [DEVICE...]" },
         { "stuck",   0, ANY, ctl_stuck,   "stuck [DEVICE...]" },
         { "probe",   0, 0,   ctl_probe,   "probe" },
         { "strays",  0, 0,   ctl_strays,  "strays [--remove=ID [--force]]" },
@@ -111,7 +116,7 @@ static int forward(Ctl *c, const char *name, const char *value) {
 /* 1: go on; 0: done; negative: usage. */
 static int parse_argv(Ctl *c, int argc, char **argv) {
         enum {
-                ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND, ARG_KEEP_STATE, ARG_TRIAL_TIME, ARG_REMOVE, ARG_FORCE, ARG_FORWARD,
+                ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND, ARG_KEEP_STATE, ARG_TRIAL_TIME, ARG_REMOVE, ARG_FORCE, ARG_COUNT, ARG_INTERVAL, ARG_FORWARD,
         };
         static const struct option options[] = {
                 { "help", no_argument, NULL, 'h' },
@@ -122,6 +127,8 @@ static int parse_argv(Ctl *c, int argc, char **argv) {
                 { "trial-time", required_argument, NULL, ARG_TRIAL_TIME },
                 { "remove", required_argument, NULL, ARG_REMOVE },
                 { "force", no_argument, NULL, ARG_FORCE },
+                { "count", required_argument, NULL, ARG_COUNT },
+                { "interval", required_argument, NULL, ARG_INTERVAL },
                 { "seed", required_argument, NULL, ARG_FORWARD },
                 { "seconds", required_argument, NULL, ARG_FORWARD },
                 { "time", required_argument, NULL, ARG_FORWARD },
@@ -158,6 +165,12 @@ static int parse_argv(Ctl *c, int argc, char **argv) {
                 case ARG_FORCE:
                         c->force = true;
                         break;
+                case ARG_COUNT:
+                        c->count = optarg;
+                        break;
+                case ARG_INTERVAL:
+                        c->interval = optarg;
+                        break;
                 case ARG_FORWARD:
                         if (forward(c, options[which].name, optarg) < 0)
                                 return -EINVAL;
@@ -193,6 +206,10 @@ static int run_verb(Ctl *c, int argc, char **argv) {
         }
         if ((c->remove || c->force) && v->run != ctl_strays) {
                 fprintf(stderr, "ublkctl: --remove and --force are for strays. Usage: ublkctl %s\n", v->usage);
+                return CTL_USAGE;
+        }
+        if ((c->count || c->interval) && v->run != ctl_top) {
+                fprintf(stderr, "ublkctl: --count and --interval are for top. Usage: ublkctl %s\n", v->usage);
                 return CTL_USAGE;
         }
         return !v->alone && ctl_connect(c) < 0 ? CTL_FAILED : v->run(c, argc, argv);

@@ -29,6 +29,7 @@ struct Hook {
         VALUE threads;         /* an Array: those that serve, by their index in calls */
         const char *interruption; /* borrowed: what UBLK::HookTimeout says */
         uint64_t payload;      /* bytes of payload that became Strings since the last collection of ours */
+        size_t n_collections;  /* that calls was told of */
 };
 
 /* A hook with nothing loaded. The collector knows its objects until hook_done. */
@@ -71,6 +72,8 @@ void hook_settle_interrupt(Hook *hook, HookCall *call);
 void hook_serve(void *userdata, Request *const *requests, size_t n);
 void hook_unlocked(void *userdata, void (*fn)(void *argument), void *argument);
 void hook_idle(void *userdata);
+/* Tells those who watch what the collector has cost, if that is more than it was. */
+void hook_count_collections(Hook *hook);
 
 /* Defines UBLK::Memory. May raise. */
 void memory_define(void);

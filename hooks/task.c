@@ -51,6 +51,16 @@ void hook_unlocked(void *userdata, void (*fn)(void *argument), void *argument) {
         } while (!u.called);
 }
 
+/* Asked after each batch, so it makes no object and calls no method, which a hook might have defined anew. */
+void hook_count_collections(Hook *hook) {
+        size_t n = rb_gc_count();
+
+        if (n == hook->n_collections || !hook->calls)
+                return;
+        hook->n_collections = n;
+        calls_note_collections(hook->calls, n, (uint64_t) rb_gc_stat(ID2SYM(rb_intern("time"))) * USEC_PER_MSEC);
+}
+
 static VALUE collect(VALUE argument) {
         Hook *hook = (Hook *) argument;
 
@@ -72,6 +82,7 @@ void hook_idle(void *userdata) {
         hook_check_forked();
         if (state != 0)
                 hook_ignore_failure(hook, "while it collected garbage");
+        hook_count_collections(hook);
 }
 
 typedef struct Spawn {

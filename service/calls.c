@@ -20,6 +20,7 @@ struct Calls {
         HookCall *calls;
         size_t max;
         _Atomic size_t n;
+        _Atomic uint64_t n_collections, collecting_usec;
         sem_t wanted;
         pthread_mutex_t lock; /* over the desks */
         Desk *desks;
@@ -103,6 +104,16 @@ bool calls_get(const Calls *c, size_t index, CallView *ret) {
                         return v.op != OPERATION_NOTHING;
                 }
         return false;
+}
+
+void calls_note_collections(Calls *c, uint64_t n, uint64_t usec) {
+        atomic_store_explicit(&c->collecting_usec, usec, memory_order_relaxed);
+        atomic_store_explicit(&c->n_collections, n, memory_order_relaxed);
+}
+
+void calls_get_collections(const Calls *c, uint64_t *ret_n, uint64_t *ret_usec) {
+        *ret_n = atomic_load_explicit(&c->n_collections, memory_order_relaxed);
+        *ret_usec = atomic_load_explicit(&c->collecting_usec, memory_order_relaxed);
 }
 
 void calls_want(Calls *c, size_t index, uint64_t number, CallWish wish) {

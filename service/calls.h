@@ -8,6 +8,8 @@
  *
  * There is no clock in it, as reading one would cost more than all the rest: how long a call takes is for the reader to find
  * out (stuck.h), by looking often enough.
+ *
+ * Beside that it has what the interpreter's collector has cost, for the same readers.
  */
 
 #include "service/request.h"
@@ -78,6 +80,11 @@ size_t calls_max(const Calls *c);
 size_t calls_count(const Calls *c);
 /* False if that task has nothing in the hook just now. */
 bool calls_get(const Calls *c, size_t index, CallView *ret);
+
+/* By who holds the interpreter: that its collector has run so often, for so long in all. Two plain stores. */
+void calls_note_collections(Calls *c, uint64_t n, uint64_t usec);
+/* From any thread. */
+void calls_get_collections(const Calls *c, uint64_t *ret_n, uint64_t *ret_usec);
 
 typedef enum CallWish {
         CALL_WISH_BACKTRACE = 1 << 0,

@@ -24,6 +24,7 @@ typedef enum MessageType {
                              * before it → REPLY, error if it can't be done: ENOENT if that is on no trial; EAGAIN while requests are
                              * in the hook that were when this was first asked: to be asked again; EBUSY if one of them has been there
                              * too long, and text says which */
+        MESSAGE_COUNTERS,   /* → CountersReply, at any time */
         _MESSAGE_MAX,
 } MessageType;
 
@@ -67,6 +68,33 @@ typedef struct WorkerReply {
         Statistics statistics;
         char text[FAILURE_MAX_TEXT];
 } WorkerReply;
+
+/* Errnos of Linux end with EHWPOISON, 133; what is none of them is counted as 0. */
+#define COUNTERS_ERRNOS 134
+/* Operation of request.h; one number among them is nobody's. */
+#define COUNTERS_OPERATIONS 6
+/* A request that took n µs is counted in the first bucket if n is 0, else in number 1 + ⌊log₂ n⌋, or in the last one. */
+#define COUNTERS_BUCKETS 32
+
+/* What the serving tasks have counted since the worker started, and what the collector cost; as of some moment for each number. */
+typedef struct Counters {
+        Statistics sum;
+        uint64_t age_usec;     /* since the queues serve; 0: they don't */
+        uint64_t hook_nsec;    /* in which the hook had requests, over all tasks: Ruby, and moving their payload */
+        uint64_t gc_count;     /* collections of Ruby's, its start included */
+        uint64_t gc_usec;      /* the time they took: as of the last one but for what it had not swept yet, in steps of 1 ms */
+        uint64_t errors[COUNTERS_ERRNOS];
+        /* From the moment at which a request was taken from the ring to that at which its answer went into it. */
+        uint64_t latencies[COUNTERS_OPERATIONS][COUNTERS_BUCKETS];
+} Counters;
+
+typedef struct CountersReply {
+        uint32_t version;
+        uint32_t type;
+        int32_t error;
+        uint32_t device_id;
+        Counters counters;
+} CountersReply;
 
 #define STUCK_MAX_REQUESTS 32
 #define STUCK_MAX_BACKTRACE 2048

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define NODE_TIMEOUT_USEC (5 * USEC_PER_SEC)
 
@@ -47,7 +48,9 @@ struct Queue {
         int wait_result;
         _Atomic int place;         /* for those who look from outside; one writer */
         Counter n_rounds;
-        Counter n_requests, n_completed, n_failed, read_bytes, written_bytes;
+        Counter n_requests, n_completed, n_failed, read_bytes, written_bytes, hook_nsec;
+        Counter errors[COUNTERS_ERRNOS];
+        Counter latencies[COUNTERS_OPERATIONS][COUNTERS_BUCKETS];
 };
 
 static inline void place_set(Queue *q, int place) {
@@ -323,12 +326,49 @@ static int reap(Queue *q) {
         return r;
 }
 
+static void count_error(Queue *q, int32_t result) {
+        uint32_t error = 0u - (uint32_t) result;
+
+        counter_add(&q->n_failed, 1);
+        counter_add(&q->errors[error < COUNTERS_ERRNOS ? error : 0], 1);
+}
+
+static uint64_t now_nsec(void) {
+        struct timespec ts;
+
+        (void) clock_gettime(CLOCK_MONOTONIC, &ts);
+        return (uint64_t) ts.tv_sec * USEC_PER_SEC * NSEC_PER_USEC + (uint64_t) ts.tv_nsec;
+}
+
+static size_t bucket_of(uint64_t nsec) {
+        uint64_t usec = nsec / NSEC_PER_USEC;
+        size_t bucket = usec == 0 ? 0 : 64 - (size_t) __builtin_clzll(usec);
+
+        return bucket < COUNTERS_BUCKETS ? bucket : COUNTERS_BUCKETS - 1;
+}
+
+/* The requests of a batch are taken together and answered together, so that two looks at the clock are enough for all. */
+static void serve_batch(Queue *q, const Server *server) {
+        uint64_t begun = now_nsec(), taken;
+        size_t bucket;
+
+        place_set(q, PLACE_SERVER);
+        server->serve(server->userdata, q->batch, q->n_batch);
+        place_set(q, PLACE_HERE);
+        taken = now_nsec() - begun;
+        bucket = bucket_of(taken);
+        counter_add(&q->hook_nsec, taken);
+        for (size_t i = 0; i < q->n_batch; i++)
+                if (q->batch[i]->op < COUNTERS_OPERATIONS)
+                        counter_add(&q->latencies[q->batch[i]->op][bucket], 1);
+}
+
 static void commit(Queue *q) {
         for (size_t i = 0; i < q->n_batch; i++) {
                 const Request *request = q->batch[i];
 
                 if (request->result < 0)
-                        counter_add(&q->n_failed, 1);
+                        count_error(q, request->result);
                 else if (request->op == OPERATION_READ)
                         counter_add(&q->read_bytes, request->length);
                 else if (request->op == OPERATION_WRITE)
@@ -372,11 +412,8 @@ static int loop(Queue *q, const Server *server) {
                 if (r < 0)
                         return r;
                 r = reap(q);
-                if (q->n_batch > 0) {
-                        place_set(q, PLACE_SERVER);
-                        server->serve(server->userdata, q->batch, q->n_batch);
-                        place_set(q, PLACE_HERE);
-                }
+                if (q->n_batch > 0)
+                        serve_batch(q, server);
                 commit(q);
                 if (r < 0)
                         return r;
@@ -421,4 +458,14 @@ void queue_add_statistics(const Queue *q, Statistics *s) {
         s->read_bytes += counter_get(&q->read_bytes);
         s->written_bytes += counter_get(&q->written_bytes);
         s->in_flight += requests > completed ? (uint32_t) (requests - completed) : 0;
+}
+
+void queue_add_counters(const Queue *q, Counters *c) {
+        queue_add_statistics(q, &c->sum);
+        c->hook_nsec += counter_get(&q->hook_nsec);
+        for (size_t i = 0; i < COUNTERS_ERRNOS; i++)
+                c->errors[i] += counter_get(&q->errors[i]);
+        for (size_t op = 0; op < COUNTERS_OPERATIONS; op++)
+                for (size_t i = 0; i < COUNTERS_BUCKETS; i++)
+                        c->latencies[op][i] += counter_get(&q->latencies[op][i]);
 }

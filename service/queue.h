@@ -56,3 +56,5 @@ bool queue_awaits_turn(const Queue *q, uint64_t *ret_round);
 
 /* Adds this queue's counters; from any thread. */
 void queue_add_statistics(const Queue *q, Statistics *s);
+/* The same, and all else that a queue counts. */
+void queue_add_counters(const Queue *q, Counters *c);

@@ -75,7 +75,9 @@ struct Supervisor {
         Queue *const *queues;
         size_t n_queues;
         uint64_t *rounds;           /* owned: of each queue, as seen last */
+        uint64_t serving_usec;      /* when the queues began to */
         Stuck *stuck;               /* owned; NULL until there is something to watch */
+        Calls *calls;               /* borrowed; there if stuck is */
         Culprits *culprits;         /* borrowed; there if stuck is */
         int exit_status;
         uint64_t exit_deadline_usec;
@@ -257,6 +259,21 @@ static void send_reply(Supervisor *s, int connection, uint32_t type, int error, 
         (void) send(connection, &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+static void answer_counters(Supervisor *s, int connection) {
+        CountersReply reply = { .version = PROTOCOL_VERSION, .type = MESSAGE_COUNTERS, .device_id = s->config->id };
+        Counters *c = &reply.counters;
+
+        pthread_mutex_lock(&s->lock);
+        for (size_t i = 0; i < s->n_queues; i++)
+                queue_add_counters(s->queues[i], c);
+        c->sum.serving = s->n_queues > 0;
+        c->age_usec = s->n_queues > 0 ? now_usec() - s->serving_usec : 0;
+        if (s->calls)
+                calls_get_collections(s->calls, &c->gc_count, &c->gc_usec);
+        pthread_mutex_unlock(&s->lock);
+        (void) send(connection, &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static void close_connection(Supervisor *s, Connection *c) {
         if (s->opener == c->fd)
                 s->opener = -EBADF;
@@ -408,6 +425,9 @@ static void handle_call(Supervisor *s, Connection *c) {
                 return;
         case MESSAGE_STUCK:
                 handle_stuck(s, c);
+                return;
+        case MESSAGE_COUNTERS:
+                answer_counters(s, c->fd);
                 return;
         }
         send_reply(s, c->fd, call.type, error, text);
@@ -603,6 +623,7 @@ int supervisor_watch(Supervisor *s, Calls *calls, Culprits *culprits) {
                 return r;
         pthread_mutex_lock(&s->lock);
         s->stuck = stuck;
+        s->calls = calls;
         s->culprits = culprits;
         pthread_mutex_unlock(&s->lock);
         return 0;
@@ -645,6 +666,7 @@ void supervisor_serving(Supervisor *s, Queue *const *queues, size_t n_queues) {
         s->queues = queues;
         s->n_queues = n_queues;
         s->phase = PHASE_SERVING;
+        s->serving_usec = now_usec();
         s->answer_due = true;
         pthread_mutex_unlock(&s->lock);
         (void) sd_notifyf(0, "STATUS=Serving /dev/ublkb%u", s->config->id);

@@ -27,7 +27,7 @@
  *     forgetful
  *              nor can this one's, as turns out after a trial
  *
- * Files below the root steer the rest: stuck-N (mock-kernel.c), holders-N (JSON array), keep-N (the stop leaves the device quiesced), hold-after-stop-N
+ * Files below the root steer the rest: stuck-N and stats-N (mock-kernel.c), holders-N (JSON array), keep-N (the stop leaves the device quiesced), hold-after-stop-N
  * (becomes holders-N with the stop), foreign-N (another program is faster with the id), refuse-restart, cancel (somebody else's
  * stop ends each start), unsupported (reason), no-answer (control writes nothing), refuse-reload,
  * check-N (what the check of a hook answers), fail-trial-N (a start on trial fails, and 200 ms later the old code is back),

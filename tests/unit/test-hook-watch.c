@@ -328,6 +328,36 @@ static void test_hostile_surroundings(void) {
         (void) read_at(SPOT);
 }
 
+/* What the collector cost is known to who watches, when a batch has been served, and when there was time to collect. */
+static void test_collections(void) {
+        const Server *server = hook_server(rig.hook);
+        g_autofree uint8_t *buffer = g_malloc(512 * 1024);
+        uint64_t n, usec, before, last = 0, begun;
+        Watcher w;
+
+        watcher_start(&w, 1000, CALL_WISH_BACKTRACE);
+        load_lingering("GC.start");
+        g_assert_cmpint(read_at(0), ==, 512);
+        calls_get_collections(calls, &before, &usec);
+        g_assert_cmpuint(before, >, 0);
+        begun = usec;
+        for (int i = 0; i < 200 && usec == begun; i++) { /* it is counted in ms */
+                g_assert_cmpint(read_at(4096), ==, 512);
+                calls_get_collections(calls, &n, &usec);
+                g_assert_cmpuint(n, >, last);
+                last = n;
+        }
+        g_assert_cmpuint(usec, >, begun);
+        g_assert_cmpuint(usec, <, 600 * USEC_PER_SEC);
+        for (int i = 0; i < 16; i++)
+                g_assert_cmpint(rig_request(OPERATION_READ, 0, 512 * 1024, buffer), ==, 512 * 1024);
+        calls_get_collections(calls, &before, &usec);
+        server->idle(server->userdata);
+        calls_get_collections(calls, &n, &usec);
+        g_assert_cmpuint(n, >, before);
+        watcher_stop(&w);
+}
+
 void add_watch_tests(void) {
         if (mode_collects()) /* they are about time, of which the collector takes all; and it closes the pipes that calls wait at */
                 return;
@@ -339,4 +369,5 @@ void add_watch_tests(void) {
         g_test_add_func("/hook/watch/too-late", test_too_late);
         g_test_add_func("/hook/watch/other-queue", test_other_queue);
         g_test_add_func("/hook/watch/hostile-surroundings", test_hostile_surroundings);
+        g_test_add_func("/hook/watch/collections", test_collections);
 }

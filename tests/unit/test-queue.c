@@ -160,6 +160,8 @@ static void idle(void *userdata) {
         g_assert_true(awaits_turn());
 }
 
+static void move_and_abort(void);
+
 static const Server server = { .serve = serve, .unlocked = unlocked, .idle = idle };
 
 static void begin(const int *answers, int expected) {
@@ -241,6 +243,91 @@ static void test_serve(void) {
         g_assert_cmpuint(s.written_bytes, ==, 512);
         g_assert_cmpuint(s.in_flight, ==, 0);
         end();
+}
+
+static unsigned pause_usec;
+
+static void serve_slowly(void *userdata, Request *const *requests, size_t n) {
+        g_usleep(pause_usec);
+        serve(userdata, requests, n);
+        for (size_t i = 0; i < n; i++)
+                if (requests[i]->op == OPERATION_DISCARD)
+                        requests[i]->result = -4095;
+}
+
+static void failures_and_abort(void) {
+        switch (n_waits) {
+        case 1:
+                request(0, UBLK_IO_OP_READ, 8, 16);
+                request(1, UBLK_IO_OP_READ, 8, 16);
+                request(2, UBLK_IO_OP_DISCARD, 8, 16);
+                request(3, UBLK_IO_OP_FLUSH, UINT64_MAX, 0);
+                break;
+        case 2:
+                request(3, UBLK_IO_OP_MASK, 0, 8); /* whatever that is */
+                break;
+        default:
+                abort_all();
+        }
+}
+
+static uint64_t sum_from(const uint64_t counts[static COUNTERS_BUCKETS], size_t first) {
+        uint64_t sum = 0;
+
+        for (size_t i = first; i < COUNTERS_BUCKETS; i++)
+                sum += counts[i];
+        return sum;
+}
+
+/* However slow the machine is, a request can't take less than it was made to. */
+static void test_counters(void) {
+        const Server slow = { .serve = serve_slowly, .unlocked = unlocked, .idle = idle };
+        Counters c = { 0 };
+
+        begin(NULL, 0);
+        on_wait = failures_and_abort;
+        pause_usec = 5000;
+        g_assert_cmpint(queue_serve(queue, &slow), ==, QUEUE_STOPPED);
+        queue_add_counters(queue, &c);
+        queue_add_counters(queue, &c); /* a second queue like this */
+        g_assert_cmpuint(c.sum.requests, ==, 10);
+        g_assert_cmpuint(c.sum.failed, ==, 4);
+        g_assert_cmpuint(c.errors[EIO], ==, 2);
+        g_assert_cmpuint(c.errors[0], ==, 2);
+        g_assert_cmpuint(c.errors[ENOSPC], ==, 0);
+        /* 4096 to 8191 µs is number 13. */
+        g_assert_cmpuint(sum_from(c.latencies[OPERATION_READ], 0), ==, 4);
+        g_assert_cmpuint(sum_from(c.latencies[OPERATION_READ], 13), ==, 4);
+        g_assert_cmpuint(sum_from(c.latencies[OPERATION_FLUSH], 13), ==, 2);
+        g_assert_cmpuint(sum_from(c.latencies[OPERATION_DISCARD], 13), ==, 2);
+        g_assert_cmpuint(sum_from(c.latencies[OPERATION_WRITE], 0), ==, 0);
+        g_assert_cmpuint(c.hook_nsec, >=, 2 * 2 * 5000 * NSEC_PER_USEC);
+        end();
+}
+
+static void at_once(void *userdata, Request *const *requests, size_t n) {
+        (void) userdata;
+        for (size_t i = 0; i < n; i++)
+                requests[i]->result = 0;
+}
+
+/* As long as nothing takes 2 ms for nothing, which may happen once on a busy machine, but not each time. */
+static void test_short_latency(void) {
+        const Server fast = { .serve = at_once, .unlocked = unlocked, .idle = idle };
+        uint64_t below = 0;
+
+        for (int i = 0; i < 20 && below == 0; i++) {
+                Counters c = { 0 };
+
+                begin(NULL, 0);
+                on_wait = move_and_abort;
+                g_assert_cmpint(queue_serve(queue, &fast), ==, QUEUE_STOPPED);
+                queue_add_counters(queue, &c);
+                g_assert_cmpuint(sum_from(c.latencies[OPERATION_READ], 0), ==, 1);
+                below = sum_from(c.latencies[OPERATION_READ], 0) - sum_from(c.latencies[OPERATION_READ], 12);
+                end();
+        }
+        g_assert_cmpuint(below, ==, 1);
 }
 
 static void test_stopped(void) {
@@ -352,6 +439,8 @@ int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         g_test_add_func("/queue/fetch", test_fetch);
         g_test_add_func("/queue/serve", test_serve);
+        g_test_add_func("/queue/counters", test_counters);
+        g_test_add_func("/queue/short-latency", test_short_latency);
         g_test_add_func("/queue/stopped", test_stopped);
         g_test_add_func("/queue/woken", test_woken);
         g_test_add_func("/queue/failed", test_failed);

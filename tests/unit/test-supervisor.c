@@ -54,6 +54,12 @@ void queue_add_statistics(const Queue *q, Statistics *s) {
         s->requests += 7;
 }
 
+void queue_add_counters(const Queue *q, Counters *c) {
+        queue_add_statistics(q, &c->sum);
+        c->errors[EIO] += 3;
+        c->latencies[OPERATION_READ][5] += 7;
+}
+
 bool queue_is_sound(const Queue *q, uint64_t *round) {
         (void) q;
         (*round)++;
@@ -101,6 +107,7 @@ static void enter_hook(Supervisor *s, const DeviceConfig *config, Part part) {
 
         if (calls_new(1, &calls) < 0 || culprits_new(config, &culprits) < 0 || supervisor_watch(s, calls, culprits) < 0)
                 _exit(97);
+        calls_note_collections(calls, 12, 34000);
         if (part == PART_CALL || part == PART_TRIAL_CALL)
                 (void) pthread_create(&thread, NULL, grant_wishes, calls);
         if (part == PART_WAIT)
@@ -384,6 +391,52 @@ static void test_open(void) {
         g_assert_cmpuint(call(fd, MESSAGE_STATISTICS).statistics.serving, ==, 1);
         close(fd);
         close(second);
+        end();
+}
+
+static Counters get_counters(int fd) {
+        CountersReply reply;
+
+        put_call(fd, MESSAGE_COUNTERS);
+        g_assert_true(readable(fd, 10000));
+        g_assert_cmpint(recv(fd, &reply, sizeof(reply), MSG_TRUNC), ==, sizeof(reply));
+        g_assert_cmpuint(reply.version, ==, PROTOCOL_VERSION);
+        g_assert_cmpuint(reply.type, ==, MESSAGE_COUNTERS);
+        g_assert_cmpuint(reply.device_id, ==, ID);
+        g_assert_cmpint(reply.error, ==, 0);
+        return reply.counters;
+}
+
+/* Whatever Ruby is at: from its start on, and with a request that it does not give back. */
+static void test_counters(void) {
+        Counters c;
+        int fd;
+
+        begin(PART_LOAD);
+        fd = connect_worker();
+        c = get_counters(fd);
+        g_assert_cmpuint(c.sum.requests, ==, 0);
+        g_assert_cmpuint(c.sum.serving, ==, 0);
+        g_assert_cmpuint(c.age_usec, ==, 0);
+        close(fd);
+        end();
+
+        begin(PART_SILENT);
+        fd = connect_ready();
+        put_call(fd, MESSAGE_OPEN);
+        go_on();
+        g_assert_cmpint(get_reply(fd, MESSAGE_OPEN).error, ==, 0);
+        g_usleep(2000);
+        c = get_counters(fd);
+        g_assert_cmpuint(c.sum.requests, ==, 7);
+        g_assert_cmpuint(c.sum.serving, ==, 1);
+        g_assert_cmpuint(c.errors[EIO], ==, 3);
+        g_assert_cmpuint(c.latencies[OPERATION_READ][5], ==, 7);
+        g_assert_cmpuint(c.gc_count, ==, 12);
+        g_assert_cmpuint(c.gc_usec, ==, 34000);
+        g_assert_cmpuint(c.age_usec, >=, 2000);
+        g_assert_cmpuint(c.age_usec, <, 600 * USEC_PER_SEC);
+        close(fd);
         end();
 }
 
@@ -922,6 +975,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/supervisor/hello", test_hello);
         g_test_add_func("/supervisor/bad-calls", test_bad_calls);
         g_test_add_func("/supervisor/open", test_open);
+        g_test_add_func("/supervisor/counters", test_counters);
         g_test_add_func("/supervisor/open-fails", test_open_fails);
         g_test_add_func("/supervisor/open-is-left", test_open_is_left);
         g_test_add_func("/supervisor/keep-code", test_keep_code);
