@@ -15,10 +15,15 @@ int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e)
 /* Reads its options from m. */
 int reload_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
 
+int resize_begin(ManagerBus *mb, sd_bus_message *m, Device *d, uint64_t bytes, sd_bus_error *e);
+
 /* Goes on with begin once it is known that no data ends with the worker; otherwise ends the operation with an error. */
 void restart_when_safe(Operation *op, void (*begin)(Operation *op));
 /* A trial of new code that an earlier manager has begun is seen to its end. */
 void reload_resume(ManagerBus *mb, Device *d);
+
+/* A resize that an earlier manager has begun. */
+void resize_resume(ManagerBus *mb, Device *d);
 
 int strays_list_begin(ManagerBus *mb, sd_bus_message *m, sd_bus_error *e);
 int strays_remove_begin(ManagerBus *mb, sd_bus_message *m, uint32_t id, bool force, sd_bus_error *e);

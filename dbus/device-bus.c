@@ -25,7 +25,7 @@ static void emit_changes(DeviceBus *db, unsigned changed) {
                 { DEVICE_CHANGED_SIZE, "Size" },            { DEVICE_CHANGED_WORKER_PID, "WorkerPID" },
                 { DEVICE_CHANGED_RESTARTS, "Restarts" },    { DEVICE_CHANGED_LAST_ERROR, "LastError" },
                 { DEVICE_CHANGED_BLOCK_SIZE, "BlockSize" }, { DEVICE_CHANGED_READ_ONLY, "ReadOnly" },
-                { DEVICE_CHANGED_RECOVERY, "Recovery" },
+                { DEVICE_CHANGED_RECOVERY, "Recovery" },   { DEVICE_CHANGED_ARGUMENTS, "Arguments" },
         };
         char *list[ELEMENTSOF(names) + 1] = {};
         _cleanup_free_ char *path = NULL;
@@ -71,6 +71,10 @@ static bool ask_worker(DeviceBus *db) {
         return hello_new(db->mb->event, d->config, d->unit.main_pid, MESSAGE_HELLO, on_hello, db, &db->hello) >= 0;
 }
 
+void device_bus_update_arguments(DeviceBus *db) {
+        emit_changes(db, device_refresh(db->device) | DEVICE_CHANGED_ARGUMENTS);
+}
+
 void device_bus_update(DeviceBus *db) {
         Device *d = db->device;
 
@@ -86,6 +90,8 @@ void device_bus_update(DeviceBus *db) {
                 return;
         }
         reload_resume(db->mb, d);
+        if (!db->operation)
+                resize_resume(db->mb, d);
         if (d->state == DEVICE_STOPPED && d->announced && !db->operation && !has_file(d->config->id))
                 device_bus_remove(db);
 }
@@ -311,6 +317,22 @@ static int method_restart(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         return r < 0 ? r : restart_begin(device_bus_get(d)->mb, m, d, e);
 }
 
+static int method_resize(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        Device *d = userdata;
+        uint64_t bytes;
+        int r;
+
+        r = sd_bus_message_read(m, "t", &bytes);
+        if (r >= 0)
+                r = options_read_none(m, e);
+        if (r < 0)
+                return r;
+        if (bytes == 0 || bytes > GEOMETRY_MAX_SIZE)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "A disk has 1 to %llu bytes, not %llu.",
+                                         (unsigned long long) GEOMETRY_MAX_SIZE, (unsigned long long) bytes);
+        return resize_begin(device_bus_get(d)->mb, m, d, bytes, e);
+}
+
 static int method_get_stuck_requests(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         DeviceBus *db = device_bus_get(userdata);
 
@@ -338,7 +360,7 @@ static const sd_bus_vtable device_vtable[] = {
         SD_BUS_PROPERTY("Name", "s", get_string, 0, CONSTANT),
         SD_BUS_PROPERTY("Node", "s", get_node, 0, CONSTANT),
         SD_BUS_PROPERTY("Hook", "s", get_string, 0, CONSTANT),
-        SD_BUS_PROPERTY("Arguments", "a{sv}", get_arguments, 0, CONSTANT),
+        SD_BUS_PROPERTY("Arguments", "a{sv}", get_arguments, 0, CHANGES),
         SD_BUS_PROPERTY("BlockSize", "u", get_u32, 0, CHANGES),
         SD_BUS_PROPERTY("Queues", "u", get_u32, 0, CONSTANT),
         SD_BUS_PROPERTY("Depth", "u", get_u32, 0, CONSTANT),
@@ -358,6 +380,8 @@ static const sd_bus_vtable device_vtable[] = {
         SD_BUS_METHOD_WITH_ARGS("Delete", SD_BUS_ARGS("a{sv}", options), SD_BUS_NO_RESULT, method_delete,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Restart", SD_BUS_ARGS("a{sv}", options), SD_BUS_NO_RESULT, method_restart,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("Resize", SD_BUS_ARGS("t", bytes, "a{sv}", options), SD_BUS_NO_RESULT, method_resize,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("GetStuckRequests", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(stttas)", requests), method_get_stuck_requests,
                                 SD_BUS_VTABLE_UNPRIVILEGED),

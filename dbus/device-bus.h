@@ -18,6 +18,7 @@ struct DeviceBus {
         Hello *hello;
         WorkerQuery *stuck;   /* questions that its worker is being asked, or NULL */
         WorkerQuery *statistics;
+        bool resize_resumed;  /* what an earlier manager has begun was seen to */
         bool awaited;         /* the manager's start waits for its first news */
 };
 
@@ -40,6 +41,8 @@ void device_bus_remove(DeviceBus *db);
 /* Derives the state anew, and tells what changed. May forget a stopped device whose file has gone, and undo a creation that an
  * earlier manager left half done: db may be gone after it. */
 void device_bus_update(DeviceBus *db);
+/* Its configuration has other arguments now. Then as device_bus_update, but that an operation is at work on it. */
+void device_bus_update_arguments(DeviceBus *db);
 /* What its worker said, and what of that is new. */
 void device_bus_take_hello(DeviceBus *db, uint32_t pid, const WorkerReply *reply);
 /* All is known of it that the manager's start waits for. */

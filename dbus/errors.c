@@ -24,6 +24,7 @@ static const char *const name_table[_FAILURE_MAX] = {
         [FAILURE_EXISTS]    = BUS_ERROR_DEVICE_EXISTS,
         [FAILURE_BUSY]      = BUS_ERROR_DEVICE_BUSY,
         [FAILURE_NEEDS]     = BUS_ERROR_WORKER_FAILED,
+        [FAILURE_UNSUPPORTED] = SD_BUS_ERROR_NOT_SUPPORTED,
 };
 
 int bus_errors_register(void) {

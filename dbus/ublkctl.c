@@ -20,6 +20,7 @@ static void help(void) {
              "  delete [--keep-state] DEVICE... Delete devices that nobody uses\n"
              "  restart DEVICE...               Hand devices over to new workers\n"
              "  reload DEVICE...                The same, and run the hook's code that is on the disk now\n"
+             "  resize DEVICE SIZE              Change a disk's size, under its users: 10G, 536870912\n"
              "  stats [DEVICE...]               Show what the devices have done\n"
              "  top [DEVICE...]                 Show what they are doing, each second\n"
              "  stuck [DEVICE...]               Show requests that hooks don't give back\n"
@@ -72,6 +73,7 @@ static const Verb verbs[] = {
         { "delete",  1, ANY, ctl_delete,  "delete [--keep-state] DEVICE..." },
         { "restart", 1, ANY, ctl_restart, "restart DEVICE..." },
         { "reload",  1, ANY, ctl_reload,  "reload DEVICE..." },
+        { "resize",  2, 2,   ctl_resize,  "resize DEVICE SIZE" },
         { "stats",   0, ANY, ctl_stats,   "stats [DEVICE...]" },
         { "top",     0, ANY, ctl_top,     "top [--count=N] [--interval=SECONDS] [DEVICE...]" },
         { "stuck",   0, ANY, ctl_stuck,   "stuck [DEVICE...]" },

@@ -129,6 +129,8 @@ static void geometry_from_facts(VALUE facts, const HookSettings *settings, Geome
                 .can_discard = flag(facts, "can_discard"),
                 .can_write_zeroes = flag(facts, "can_write_zeroes"),
                 .in_memory = memory_was_asked_for(),
+                .can_resize = flag(facts, "can_resize"),
+                .takes_size = flag(facts, "takes_size"),
         };
         RB_GC_GUARD(recovery);
 }

@@ -165,6 +165,20 @@ static int serve_write_zeroes(Hook *hook, Request *request) {
         return finish(hook, request, rb_funcallv(hook->target, method, 2, arguments));
 }
 
+/* Only what runtime.rb has checked is a new size. */
+static int serve_resize(Hook *hook, Request *request) {
+        VALUE answer;
+
+        if (request->transport || !hook->geometry.can_resize)
+                return -EOPNOTSUPP;
+        answer = rb_funcall(hook->runtime, rb_intern("resize"), 2, hook->target, ULL2NUM(request->length));
+        hook_check_forked();
+        if (is_negative(answer))
+                return refuse(hook, request, answer);
+        request->length = NUM2ULL(answer);
+        return 0;
+}
+
 /* What the device never advertised is refused here: nothing of the hook failed, so nothing is reported. */
 static int serve_request(Hook *hook, Request *request) {
         const Geometry *g = &hook->geometry;
@@ -180,6 +194,8 @@ static int serve_request(Hook *hook, Request *request) {
                 return g->read_only ? -EROFS : g->can_discard ? serve_discard(hook, request) : -EOPNOTSUPP;
         case OPERATION_WRITE_ZEROES:
                 return g->read_only ? -EROFS : g->can_write_zeroes ? serve_write_zeroes(hook, request) : -EOPNOTSUPP;
+        case OPERATION_RESIZE:
+                return g->read_only ? -EROFS : serve_resize(hook, request);
         }
         return -EOPNOTSUPP;
 }

@@ -303,6 +303,19 @@ static int start_recovery(Activation *a, Failure *f) {
                            r < 0 ? "something" : openers);
 }
 
+/* A resize was not seen to its end: hook and kernel are not agreed, and it is the hook that has the data. */
+static int follow_size(Activation *a, struct ublk_params *p, Failure *f) {
+        int r;
+
+        if (p->basic.dev_sectors == a->geometry.size >> 9)
+                return 0;
+        log_notice("Device %u was being resized: it has %llu bytes now.", a->id, (unsigned long long) a->geometry.size);
+        r = control_update_size(a->control, a->id, a->geometry.size);
+        if (r < 0)
+                return kernel_failure(f, r, "change the disk's size");
+        return read_params(a, p, f);
+}
+
 /* What can't change as long as the kernel device lives. */
 static int check_known(Activation *a, const struct ublk_dev_info *info, Failure *f) {
         uint64_t wanted = activation_flags(a->geometry.recovery);
@@ -323,6 +336,8 @@ static int check_known(Activation *a, const struct ublk_dev_info *info, Failure 
                                    "the recovery of a live device can't be changed to %s",
                                    recovery_to_string(a->geometry.recovery));
         r = read_params(a, &p, f);
+        if (r >= 0 && c->resizing)
+                r = follow_size(a, &p, f);
         if (r < 0)
                 return r;
         r = geometry_match_params(&a->geometry, &p, &message);

@@ -111,6 +111,25 @@ int device_config_add_argument(DeviceConfig *c, const char *name, char type, con
         return 0;
 }
 
+int device_config_set_argument(DeviceConfig *c, const char *name, char type, const char *value) {
+        Argument *a = (Argument *) device_config_find_argument(c, name);
+        char *copy;
+
+        if (!a)
+                return device_config_add_argument(c, name, type, value);
+        if (!type || !strchr("ybnqiuxtds", type))
+                return -EINVAL;
+        if (strlen(value) > CONFIG_MAX_VALUE)
+                return -E2BIG;
+        copy = strdup(value);
+        if (!copy)
+                return -ENOMEM;
+        free(a->value);
+        a->type = type;
+        a->value = copy;
+        return 0;
+}
+
 /* How the [Device] keys map to fields. One table serves reading, writing and their limits. */
 typedef enum KeyType {
         KEY_NAME,
@@ -152,6 +171,7 @@ static const Key keys[] = {
         { "StartTimeoutUSec", KEY_U64, FIELD(start_timeout_usec), USEC_PER_SEC / 10, CONFIG_MAX_TIMEOUT_USEC, "100000 (0.1 s) to one day, in microseconds" },
         { "CreatedUSec", KEY_U64, FIELD(created_usec), 0, UINT64_MAX, "microseconds since 1970" },
         { "Creating", KEY_FLAG, FIELD(creating), 0, 0, "yes or no" },
+        { "Resizing", KEY_FLAG, FIELD(resizing), 0, 0, "yes or no" },
         { "Network", KEY_FLAG, FIELD(network), 0, 0, "yes or no" },
         { "JIT", KEY_FLAG, FIELD(jit), 0, 0, "yes or no" },
         { "Secrets", KEY_SECRETS, FIELD(secrets), 0, 0, "names of arguments, at most 8, none of them twice" },

@@ -72,6 +72,7 @@ typedef struct DeviceConfig {
         uint64_t start_timeout_usec;
         uint64_t created_usec; /* CLOCK_REALTIME; also tells this device from an earlier one of the same id */
         bool creating;         /* CreateDevice has not answered yet: what a manager that finds it so has to finish or undo */
+        bool resizing;         /* hook and kernel may have different sizes for the moment, and the hook's counts: resize.h */
         bool network;          /* what its hook needs of its unit, as a worker found out: see needs.h */
         bool jit;
         char *secrets;         /* the arguments that are secrets, with spaces between them; NULL: none */
@@ -93,6 +94,9 @@ static inline void device_config_freep(DeviceConfig **c) {
 
 /* Copies its strings. -EEXIST for a second one, -E2BIG past CONFIG_MAX_ARGUMENTS, -EINVAL for a bad name or type. */
 int device_config_add_argument(DeviceConfig *c, const char *name, char type, const char *value);
+
+/* The same, in place of one that is there. */
+int device_config_set_argument(DeviceConfig *c, const char *name, char type, const char *value);
 
 /* NULL if it is not given. */
 const Argument *device_config_find_argument(const DeviceConfig *c, const char *name);

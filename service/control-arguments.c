@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/control-arguments.h"
 
+#include "service/geometry.h"
 #include "service/uapi.h"
 
 /* Longer than any instance that can be meant. */
@@ -20,6 +21,7 @@ static const struct {
         [CONTROL_RELEASE]  = { "release", 1, 0, false, false },
         [CONTROL_HOLDERS]  = { "holders", 1, 0, true, false },
         [CONTROL_REMOVE]   = { "remove", 1, 1, true, false },
+        [CONTROL_RESIZE]   = { "resize", 1, 1, true, false },
         [CONTROL_SWEEP]    = { "sweep", 1, 0, true, false },
         [CONTROL_PURGE]    = { "purge", 1, 0, true, false },
 };
@@ -55,6 +57,9 @@ static int parse_words(int n, char *const *words, ControlArguments *a, char **re
                 if (!streq(words[2], "state") && !streq(words[2], "keep"))
                         return refuse(ret_message, "\"%s\" is neither \"state\" nor \"keep\"", words[2]);
                 a->state = streq(words[2], "state") ? REMOVE_STATE : REMOVE_KEEPS_STATE;
+        } else if (n > 2 && a->verb == CONTROL_RESIZE) {
+                if (parse_u64(words[2], GEOMETRY_MAX_SIZE, &a->bytes) < 0 || a->bytes == 0)
+                        return refuse(ret_message, "\"%s\" is no size in bytes: 1 to %llu", words[2], (unsigned long long) GEOMETRY_MAX_SIZE);
         } else if (n > 2 && (parse_u32(words[2], INT32_MAX, &a->pid) < 0 || a->pid == 0))
                 return refuse(ret_message, "\"%s\" is no process id", words[2]);
         if (a->instance && !verbs[a->verb].instance)

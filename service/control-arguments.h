@@ -14,6 +14,7 @@ typedef enum ControlVerb {
         CONTROL_RELEASE,
         CONTROL_HOLDERS,
         CONTROL_REMOVE,
+        CONTROL_RESIZE,
         CONTROL_SWEEP,
         CONTROL_PURGE,
         _CONTROL_VERB_MAX,
@@ -25,6 +26,7 @@ typedef struct ControlArguments {
         uint32_t id;   /* 0 for verbs without a device */
         uint32_t pid;  /* activate only */
         RemoveState state; /* remove only */
+        uint64_t bytes; /* resize only; 0 for none */
         bool json;
         bool instance; /* the answer goes to $RUNTIME_DIRECTORY/VERB[-ID].json */
         bool help;

@@ -12,6 +12,7 @@
 #include "service/log.h"
 #include "service/probe.h"
 #include "service/release.h"
+#include "service/resize.h"
 #include "service/stop.h"
 #include "service/strays.h"
 #include "service/turn.h"
@@ -41,6 +42,8 @@ static const char usage[] =
         "  remove ID [state|keep]\n"
         "                    delete a device that no worker serves and nobody uses; also what its hook kept\n"
         "                    (state), or leave that to the next device of its name (keep)\n"
+        "  resize ID [BYTES] have the hook make its disk so long, and the kernel's disk where that makes it shorter;\n"
+        "                    without BYTES: have the kernel's disk be as long as the hook's\n"
         "  sweep ID          delete a stray: a device of ours that no file describes\n"
         "  purge ID          the same, even if somebody uses it\n"
         "\n"
@@ -207,6 +210,23 @@ static int remove_stray(Run *run, bool force, Failure *f) {
         return 0;
 }
 
+static int run_resize(Run *run, Failure *f) {
+        const ControlArguments *a = run->arguments;
+        Resized resized = { 0 };
+        int r;
+
+        r = a->bytes > 0 ? resize_device(a->id, a->bytes, &resized, f) : resize_settle(a->id, &resized, f);
+        if (r < 0) {
+                (void) json_object_set_new(run->result, "unchanged", json_boolean(resized.unchanged));
+                return r;
+        }
+        (void) json_object_set_new(run->result, "size", json_integer((json_int_t) resized.size));
+        (void) json_object_set_new(run->result, "takes-size", json_boolean(resized.takes_size));
+        if (!run->silent)
+                printf("%llu\n", (unsigned long long) resized.size);
+        return 0;
+}
+
 static int run_sweep(Run *run, Failure *f) {
         return remove_stray(run, /* force= */ false, f);
 }
@@ -219,6 +239,7 @@ static int (*const verbs[_CONTROL_VERB_MAX])(Run *, Failure *) = {
         [CONTROL_PROBE] = run_probe,     [CONTROL_LIST] = run_list,       [CONTROL_ACTIVATE] = run_activate,
         [CONTROL_STOP] = run_stop,       [CONTROL_RELEASE] = run_release, [CONTROL_HOLDERS] = run_holders,
         [CONTROL_REMOVE] = run_remove,   [CONTROL_SWEEP] = run_sweep,     [CONTROL_PURGE] = run_purge,
+        [CONTROL_RESIZE] = run_resize,
 };
 
 /* For the manager, which has no capabilities and reads it as any user may. */

@@ -295,6 +295,10 @@ int control_try_stop(Control *c, uint32_t id, uint64_t timeout_usec) {
         return simple_command(c, UBLK_U_CMD_TRY_STOP_DEV, id, 0, -EBADF, timeout_usec);
 }
 
+int control_update_size(Control *c, uint32_t id, uint64_t bytes) {
+        return simple_command(c, UBLK_U_CMD_UPDATE_SIZE, id, bytes >> 9, -EBADF, CONTROL_TIMEOUT_USEC);
+}
+
 int control_delete(Control *c, uint32_t id) {
         int r;
 

@@ -35,6 +35,8 @@ int control_set_params(Control *c, uint32_t id, const struct ublk_params *p);
 int control_stop(Control *c, uint32_t id, uint64_t timeout_usec);
 /* Since Linux 7.0 (UBLK_F_SAFE_STOP_DEV): -EBUSY and no change while anyone has ublkbN open. */
 int control_try_stop(Control *c, uint32_t id, uint64_t timeout_usec);
+/* Since Linux 6.16 (UBLK_F_UPDATE_SIZE): -ENODEV if there is no disk yet. The kernel checks nothing of it. */
+int control_update_size(Control *c, uint32_t id, uint64_t bytes);
 /* Asynchronous: gives up the id as soon as the last user of the nodes is gone. */
 int control_delete(Control *c, uint32_t id);
 /* -EBUSY while anyone has ublkcN open. */

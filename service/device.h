@@ -67,6 +67,7 @@ enum {
         DEVICE_CHANGED_BLOCK_SIZE = 1 << 5,
         DEVICE_CHANGED_READ_ONLY = 1 << 6,
         DEVICE_CHANGED_RECOVERY = 1 << 7,
+        DEVICE_CHANGED_ARGUMENTS = 1 << 8, /* said by who changes them, never by device_refresh */
 };
 
 typedef struct Device {

@@ -13,6 +13,7 @@ static const char *const kind_table[_FAILURE_MAX] = {
         [FAILURE_EXISTS]    = "exists",
         [FAILURE_BUSY]      = "busy",
         [FAILURE_NEEDS]     = "needs",
+        [FAILURE_UNSUPPORTED] = "unsupported",
 };
 
 const char *failure_kind_to_string(FailureKind kind) {

@@ -26,6 +26,7 @@ typedef enum FailureKind {
         FAILURE_EXISTS,       /* "exists"       org.ublk.Error.DeviceExists: the id belongs to another program */
         FAILURE_BUSY,         /* "busy"         org.ublk.Error.DeviceBusy */
         FAILURE_NEEDS,        /* "needs"        org.ublk.Error.WorkerFailed: its unit is without what the hook declares */
+        FAILURE_UNSUPPORTED,  /* "unsupported"  org.freedesktop.DBus.Error.NotSupported: not with this hook */
         _FAILURE_MAX,
         _FAILURE_INVALID = -EINVAL,
 } FailureKind;

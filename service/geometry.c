@@ -54,6 +54,8 @@ static int check_flags(const Geometry *g, char **ret_message) {
                 { "can_discard", g->can_discard },
                 { "can_write_zeroes", g->can_write_zeroes },
                 { "in_memory", g->in_memory },
+                { "can_resize", g->can_resize },
+                { "takes_size", g->takes_size },
         };
 
         for (size_t i = 0; i < ELEMENTSOF(flags); i++)

@@ -25,6 +25,8 @@ typedef enum MessageType {
                              * in the hook that were when this was first asked: to be asked again; EBUSY if one of them has been there
                              * too long, and text says which */
         MESSAGE_COUNTERS,   /* → CountersReply, at any time */
+        MESSAGE_RESIZE,     /* the disk is to be so long (text: bytes, decimal) → REPLY once the hook has seen to that, with the
+                             * geometry that results; error if not */
         _MESSAGE_MAX,
 } MessageType;
 
@@ -50,7 +52,7 @@ typedef struct WorkerCall {
         uint32_t version;
         uint32_t type;
         uint32_t device_id;
-        uint32_t text_size; /* bytes of text that count, ABORT only */
+        uint32_t text_size; /* bytes of text that count, ABORT and RESIZE only */
         char text[FAILURE_MAX_TEXT];
 } WorkerCall;
 

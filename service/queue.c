@@ -274,8 +274,15 @@ static int submit_all(Queue *q) {
         return 0;
 }
 
+static void watch_wake(Queue *q) {
+        struct io_uring_sqe *sqe = io_uring_get_sqe(&q->ring);
+
+        assert(sqe);
+        io_uring_prep_poll_add(sqe, q->wake_fd, POLLIN);
+        io_uring_sqe_set_data64(sqe, USER_DATA_WAKE);
+}
+
 int queue_fetch(Queue *q) {
-        struct io_uring_sqe *sqe;
         int r;
 
         r = make_ring(q);
@@ -283,10 +290,7 @@ int queue_fetch(Queue *q) {
                 return r;
         for (uint32_t tag = 0; tag < q->device->depth; tag++)
                 push_command(q, (uint16_t) tag, UBLK_U_IO_FETCH_REQ, 0);
-        sqe = io_uring_get_sqe(&q->ring);
-        assert(sqe);
-        io_uring_prep_poll_add(sqe, q->wake_fd, POLLIN);
-        io_uring_sqe_set_data64(sqe, USER_DATA_WAKE);
+        watch_wake(q);
         return submit_all(q);
 }
 
@@ -431,6 +435,10 @@ static int loop(Queue *q, const Server *server) {
 int queue_serve(Queue *q, const Server *server) {
         int r;
 
+        if (q->woken) { /* it goes on */
+                q->woken = false;
+                watch_wake(q);
+        }
         place_set(q, PLACE_HERE);
         r = loop(q, server);
         place_set(q, PLACE_NOWHERE);

@@ -43,7 +43,8 @@ typedef enum QueueEnd {
         QUEUE_WOKEN,       /* wake_fd: whatever was in hand has been answered */
 } QueueEnd;
 
-/* The loop, after queue_fetch. A QueueEnd, or a negative errno for what can't happen on a sound kernel. */
+/* The loop, after queue_fetch; and again, after it was woken for something that is done now. A QueueEnd, or a negative errno
+ * for what can't happen on a sound kernel. */
 int queue_serve(Queue *q, const Server *server);
 
 /* From any thread: whether the serving task waits in the kernel, is inside of the server, or has come round since the

@@ -13,6 +13,8 @@ const char *operation_to_string(uint8_t op) {
                 return "discard";
         case OPERATION_WRITE_ZEROES:
                 return "write_zeroes";
+        case OPERATION_RESIZE:
+                return "resize";
         }
         return NULL;
 }

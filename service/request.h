@@ -15,9 +15,12 @@ typedef enum Operation {
         OPERATION_FLUSH        = UBLK_IO_OP_FLUSH,
         OPERATION_DISCARD      = UBLK_IO_OP_DISCARD,
         OPERATION_WRITE_ZEROES = UBLK_IO_OP_WRITE_ZEROES,
+        /* None of the block layer's, which has no such number: the disk is to be length bytes long. Has no transport. Then
+         * length is what the hook made of it. */
+        OPERATION_RESIZE       = 64,
 } Operation;
 
-/* "read", "write", "flush", "discard", "write_zeroes": also the hook's method. NULL for any other number. */
+/* "read", "write", "flush", "discard", "write_zeroes", "resize": also the hook's method. NULL for any other number. */
 const char *operation_to_string(uint8_t op);
 
 typedef struct Request Request;

@@ -51,6 +51,8 @@ struct Supervisor {
         Connection connections[CONNECTIONS_MAX];
         uint64_t n_calls;           /* and connections: a clock */
         int opener;                 /* the connection that waits for the answer to OPEN; one of the above */
+        int resizer;                /* the same, for the answer to RESIZE */
+        int resize_fd;
         uint64_t watchdog_usec;     /* 0: none wanted */
         uint64_t pinged_usec;
         bool unsound;               /* a queue was stuck at the last look; said once */
@@ -67,6 +69,11 @@ struct Supervisor {
         bool answer_due;            /* the main thread has the answer to OPEN */
         int open_error;
         char *open_text;
+        bool resizing;              /* a RESIZE is pending, … */
+        uint64_t resize_bytes;      /* 0: … and the queue's task has taken it */
+        bool resize_due;            /* that task has the answer */
+        int resize_error;
+        char *resize_text;
         Geometry geometry;
         CodeState code;
         uint64_t trial_usec;
@@ -191,10 +198,10 @@ static void check_stuck(Supervisor *s, uint64_t now) {
         if (!stuck)
                 return;
         r = stuck_check(stuck, now, &wait, &call, &f);
-        if (r < 0)
-                culprits_note(s->culprits, &call);
-        else
+        if (r >= 0)
                 r = check_turns(s, stuck, now, &f);
+        else if (call.op != OPERATION_RESIZE) /* nobody gives that to the next worker */
+                culprits_note(s->culprits, &call);
         if (r < 0) {
                 supervisor_publish(&f);
                 end_process(EXIT_CRASHED);
@@ -277,6 +284,8 @@ static void answer_counters(Supervisor *s, int connection) {
 static void close_connection(Supervisor *s, Connection *c) {
         if (s->opener == c->fd)
                 s->opener = -EBADF;
+        if (s->resizer == c->fd)
+                s->resizer = -EBADF;
         c->fd = safe_close(c->fd);
 }
 
@@ -333,6 +342,30 @@ static int handle_open(Supervisor *s, int connection) {
         }
         pthread_mutex_unlock(&s->lock);
         return acceptable ? 0 : EBUSY;
+}
+
+static int handle_resize(Supervisor *s, const WorkerCall *call, int connection) {
+        char text[32];
+        uint64_t bytes;
+        int error;
+
+        if (call->text_size >= sizeof(text))
+                return EINVAL;
+        memcpy(text, call->text, call->text_size);
+        text[call->text_size] = 0;
+        if (parse_u64(text, GEOMETRY_MAX_SIZE, &bytes) < 0 || bytes == 0)
+                return EINVAL;
+        pthread_mutex_lock(&s->lock);
+        error = s->phase != PHASE_SERVING || s->resizing ? EBUSY : 0;
+        if (error == 0) {
+                s->resizing = true;
+                s->resize_bytes = bytes;
+                s->resizer = connection;
+        }
+        pthread_mutex_unlock(&s->lock);
+        if (error == 0)
+                nudge(s->resize_fd);
+        return error;
 }
 
 static void handle_abort(const WorkerCall *call) {
@@ -420,6 +453,11 @@ static void handle_call(Supervisor *s, Connection *c) {
         case MESSAGE_KEEP_CODE:
                 error = handle_keep_code(s, &text);
                 break;
+        case MESSAGE_RESIZE:
+                error = handle_resize(s, &call, c->fd);
+                if (error == 0)
+                        return;
+                break;
         case MESSAGE_ABORT:
                 handle_abort(&call);
                 return;
@@ -450,7 +488,7 @@ static Connection *find_slot(Supervisor *s) {
 
                 if (c->fd < 0)
                         return c;
-                if (c->fd != s->opener && (!best || c->last < best->last))
+                if (c->fd != s->opener && c->fd != s->resizer && (!best || c->last < best->last))
                         best = c;
         }
         close_connection(s, best);
@@ -487,6 +525,24 @@ static void answer_open(Supervisor *s) {
                 send_reply(s, s->opener, MESSAGE_OPEN, error, text);
 }
 
+static void answer_resize(Supervisor *s) {
+        _cleanup_free_ char *text = NULL;
+        bool due;
+        int error;
+
+        pthread_mutex_lock(&s->lock);
+        due = s->resize_due;
+        error = s->resize_error;
+        text = TAKE_PTR(s->resize_text);
+        if (due)
+                s->resizing = s->resize_due = false;
+        pthread_mutex_unlock(&s->lock);
+        if (due && s->resizer >= 0) {
+                send_reply(s, s->resizer, MESSAGE_RESIZE, error, text);
+                s->resizer = -EBADF;
+        }
+}
+
 static void *supervisor_loop(void *userdata) {
         Supervisor *s = userdata;
 
@@ -510,6 +566,7 @@ static void *supervisor_loop(void *userdata) {
                         uint64_t count;
                         (void) !read(s->nudge_fd, &count, sizeof(count));
                         answer_open(s);
+                        answer_resize(s);
                 }
                 if (fds[2].revents)
                         begin_hand_over(s);
@@ -578,6 +635,8 @@ int supervisor_start(const DeviceConfig *config, int failing_status, uid_t trust
                 .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                 .nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                 .opener = -EBADF,
+                .resizer = -EBADF,
+                .resize_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                 .timeout_msec = TICK_MSEC,
                 .stuck_reply = calloc(1, sizeof(StuckReply)),
                 .load_deadline_usec = now_usec() + config->start_timeout_usec,
@@ -588,13 +647,14 @@ int supervisor_start(const DeviceConfig *config, int failing_status, uid_t trust
                 s->connections[i].fd = -EBADF;
         s->rounds = calloc(config->queues, sizeof(uint64_t));
         (void) sd_watchdog_enabled(0, &s->watchdog_usec);
-        r = s->wake_fd < 0 || s->nudge_fd < 0 ? -errno : !s->rounds || !s->stuck_reply ? -ENOMEM : make_socket(config->id, &s->listen_fd);
+        r = s->wake_fd < 0 || s->nudge_fd < 0 || s->resize_fd < 0 ? -errno : !s->rounds || !s->stuck_reply ? -ENOMEM : make_socket(config->id, &s->listen_fd);
         if (r >= 0)
                 r = start_thread(s);
         if (r < 0) {
                 safe_close(s->listen_fd);
                 safe_close(s->wake_fd);
                 safe_close(s->nudge_fd);
+                safe_close(s->resize_fd);
                 free(s->stuck_reply);
                 free(s->rounds);
                 free(s);
@@ -696,4 +756,37 @@ void supervisor_exiting(Supervisor *s, int status) {
                 s->n_queues = 0;
         }
         pthread_mutex_unlock(&s->lock);
+}
+
+int supervisor_resize_fd(Supervisor *s) {
+        return s->resize_fd;
+}
+
+bool supervisor_take_resize(Supervisor *s, uint64_t *ret_bytes) {
+        uint64_t count;
+        bool taken;
+
+        (void) !read(s->resize_fd, &count, sizeof(count));
+        pthread_mutex_lock(&s->lock);
+        taken = s->resizing && s->resize_bytes > 0;
+        if (taken)
+                *ret_bytes = s->resize_bytes;
+        s->resize_bytes = 0;
+        pthread_mutex_unlock(&s->lock);
+        return taken;
+}
+
+void supervisor_resized(Supervisor *s, uint64_t size, const Failure *failure) {
+        char *text = NULL;
+
+        if (failure)
+                (void) failure_to_text(failure, &text);
+        pthread_mutex_lock(&s->lock);
+        if (!failure)
+                s->geometry.size = size;
+        s->resize_error = !failure ? 0 : failure->error > 0 ? failure->error : EIO;
+        s->resize_text = text;
+        s->resize_due = true;
+        pthread_mutex_unlock(&s->lock);
+        nudge(s->nudge_fd);
 }

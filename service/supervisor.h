@@ -50,6 +50,14 @@ void supervisor_serving(Supervisor *s, Queue *const *queues, size_t n_queues);
 /* … or it can't be done. Also publishes the failure. */
 void supervisor_open_failed(Supervisor *s, const Failure *failure);
 
+/* An eventfd that becomes readable when a RESIZE has come: queue 0's task is to be woken by it as well, since the hook is asked
+ * between two requests. */
+int supervisor_resize_fd(Supervisor *s);
+/* By that task: what is asked for, and resize_fd is read. False if nothing is. */
+bool supervisor_take_resize(Supervisor *s, uint64_t *ret_bytes);
+/* … and what came of it: the disk's size, or a failure (else NULL). Answers the pending RESIZE. */
+void supervisor_resized(Supervisor *s, uint64_t size, const Failure *failure);
+
 /* Makes a failure known: systemd's StatusText and StatusErrno. Any thread. */
 void supervisor_publish(const Failure *failure);
 

@@ -171,6 +171,7 @@ struct ublk_io_cmd {
 #define UBLK_U_CMD_END_USER_RECOVERY _IOWR('u', 0x11, struct ublk_ctrl_cmd)
 #define UBLK_U_CMD_GET_FEATURES _IOR('u', 0x13, struct ublk_ctrl_cmd)
 #define UBLK_U_CMD_DEL_DEV_ASYNC _IOR('u', 0x14, struct ublk_ctrl_cmd)
+#define UBLK_U_CMD_UPDATE_SIZE _IOWR('u', 0x15, struct ublk_ctrl_cmd)
 #define UBLK_U_CMD_TRY_STOP_DEV _IOWR('u', 0x17, struct ublk_ctrl_cmd)
 #define UBLK_U_CMD_GET_QUEUE_AFFINITY _IOR('u', 0x01, struct ublk_ctrl_cmd)
 
@@ -223,6 +224,7 @@ static_assert(UBLK_U_CMD_START_USER_RECOVERY == 0xc0207510, "START_USER_RECOVERY
 static_assert(UBLK_U_CMD_END_USER_RECOVERY == 0xc0207511, "END_USER_RECOVERY");
 static_assert(UBLK_U_CMD_GET_FEATURES == 0x80207513, "GET_FEATURES");
 static_assert(UBLK_U_CMD_DEL_DEV_ASYNC == 0x80207514, "DEL_DEV_ASYNC");
+static_assert(UBLK_U_CMD_UPDATE_SIZE == 0xc0207515, "UPDATE_SIZE");
 static_assert(UBLK_U_CMD_TRY_STOP_DEV == 0xc0207517, "TRY_STOP_DEV");
 static_assert(UBLK_U_IO_FETCH_REQ == 0xc0107520, "FETCH_REQ");
 static_assert(UBLK_U_IO_COMMIT_AND_FETCH_REQ == 0xc0107521, "COMMIT_AND_FETCH_REQ");

@@ -146,14 +146,14 @@ static int receive_reply(WorkerLink *l, MessageType type, uint64_t deadline, Wor
 }
 
 static const char *call_name(MessageType type) {
-        return type == MESSAGE_OPEN ? "open the device" : type == MESSAGE_HELLO ? "say what the disk is" : "say how it fares";
+        return type == MESSAGE_OPEN ? "open the device" : type == MESSAGE_RESIZE ? "resize the disk" : type == MESSAGE_HELLO ? "say what the disk is" : "say how it fares";
 }
 
-int worker_link_call(WorkerLink *l, MessageType type, uint64_t deadline_usec, WorkerReply *ret, Failure *f) {
+static int call(WorkerLink *l, MessageType type, const char *text, uint64_t deadline_usec, WorkerReply *ret, Failure *f) {
         uint64_t begin = now_usec();
         int r;
 
-        r = send_call(l, type, NULL);
+        r = send_call(l, type, text);
         if (r >= 0)
                 r = receive_reply(l, type, deadline_usec, ret);
         if (r == -EOWNERDEAD || r == -EPIPE || r == -ECONNRESET)
@@ -171,6 +171,17 @@ int worker_link_call(WorkerLink *l, MessageType type, uint64_t deadline_usec, Wo
                 return f->error > 0 ? -f->error : -EIO;
         return failure_set(f, FAILURE_WORKER, ret->error > 0 && ret->error < 4096 ? ret->error : EIO,
                            "the worker could not %s: %s", call_name(type), strerror(ret->error));
+}
+
+int worker_link_call(WorkerLink *l, MessageType type, uint64_t deadline_usec, WorkerReply *ret, Failure *f) {
+        return call(l, type, NULL, deadline_usec, ret, f);
+}
+
+int worker_link_resize(WorkerLink *l, uint64_t bytes, uint64_t deadline_usec, WorkerReply *ret, Failure *f) {
+        char text[32];
+
+        (void) snprintf(text, sizeof(text), "%llu", (unsigned long long) bytes);
+        return call(l, MESSAGE_RESIZE, text, deadline_usec, ret, f);
 }
 
 void worker_link_abort(WorkerLink *l, const Failure *f) {

@@ -28,6 +28,8 @@ int worker_link_connect(WorkerLink *l, uint32_t id, pid_t pid, uint64_t deadline
 /* One call and its reply. -EOWNERDEAD if the worker died, -ETIMEDOUT; an error that the worker reports is its
  * own Failure. */
 int worker_link_call(WorkerLink *l, MessageType type, uint64_t deadline_usec, WorkerReply *ret, Failure *f);
+/* RESIZE likewise. */
+int worker_link_resize(WorkerLink *l, uint64_t bytes, uint64_t deadline_usec, WorkerReply *ret, Failure *f);
 /* Has the worker publish the failure as its own. Best effort. */
 void worker_link_abort(WorkerLink *l, const Failure *f);
 

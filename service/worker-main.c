@@ -27,6 +27,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/epoll.h>
 
 typedef struct Worker {
         DeviceConfig *config;
@@ -45,6 +46,8 @@ typedef struct Worker {
         KeptCode code;
         _Atomic bool on_trial; /* the code is new, and the one before it is waiting … */
         uint64_t trial_usec;   /* … so long */
+        int wake_fd;           /* of queue 0: an epoll descriptor of what its task is woken by */
+        Failure resize_failure; /* what the hook raised when it was asked to resize */
 
         pthread_mutex_t lock; /* over what follows: the queues' tasks meet here */
         pthread_cond_t changed;
@@ -103,10 +106,17 @@ static __attribute__((noreturn)) void fail_trial(const Worker *w, const Request 
         _exit(EXIT_CRASHED);
 }
 
+static void note_resize_failure(Worker *w, const Failure *failure) {
+        (void) failure_set(&w->resize_failure, failure->kind, failure->error, "%s", failure->message ? failure->message : "resize failed");
+        (void) failure_set_origin(&w->resize_failure, failure->class_name, failure->file, failure->line);
+}
+
 static void on_hook_failure(void *userdata, const Request *request, const Failure *failure) {
         Worker *w = userdata;
 
-        if (atomic_load(&w->on_trial) && !failure->is_answer)
+        if (request->op == OPERATION_RESIZE)
+                note_resize_failure(w, failure);
+        else if (atomic_load(&w->on_trial) && !failure->is_answer)
                 fail_trial(w, request, failure);
         report_failure(w->config->name, request, failure);
 }
@@ -180,15 +190,32 @@ static int watch_hook(Worker *w) {
         return r < 0 ? log_error_errno(r, "Requests can't be watched") : 0;
 }
 
+/* The task of queue 0 does more than to serve: what it is woken by is one or the other. */
+static int make_wake_fd(Worker *w) {
+        int fds[] = { supervisor_wake_fd(w->supervisor), supervisor_resize_fd(w->supervisor) };
+        struct epoll_event event = { .events = EPOLLIN };
+
+        w->wake_fd = epoll_create1(EPOLL_CLOEXEC);
+        if (w->wake_fd < 0)
+                return -errno;
+        for (size_t i = 0; i < ELEMENTSOF(fds); i++)
+                if (epoll_ctl(w->wake_fd, EPOLL_CTL_ADD, fds[i], &event) < 0)
+                        return -errno;
+        return 0;
+}
+
 static int make_queues(Worker *w) {
         int r;
 
         w->queues = calloc(w->config->queues, sizeof(Queue *));
         if (!w->queues)
                 return -ENOMEM;
+        r = make_wake_fd(w);
+        if (r < 0)
+                return r;
         r = queue_device_open(&w->device, w->config->id, w->config->queues, w->config->depth);
         for (uint32_t i = 0; r >= 0 && i < w->config->queues; i++)
-                r = queue_new(&w->device, (uint16_t) i, supervisor_wake_fd(w->supervisor), &w->queues[i]);
+                r = queue_new(&w->device, (uint16_t) i, i == 0 ? w->wake_fd : supervisor_wake_fd(w->supervisor), &w->queues[i]);
         return r;
 }
 
@@ -304,6 +331,28 @@ static void begin_to_keep_code(Worker *w) {
         supervisor_set_code(w->supervisor, r < 0 ? CODE_NOT_KEPT : (CodeState) r, w->trial_usec, keep_code, w);
 }
 
+/* Between two requests, as if it were one: guarded, watched and reported like any. */
+static void resize(Worker *w, uint64_t bytes) {
+        Request request = { .op = OPERATION_RESIZE, .length = bytes, .result = -EIO }, *list[] = { &request };
+
+        failure_done(&w->resize_failure);
+        w->server->serve(w->server->userdata, list, 1);
+        if (request.result >= 0)
+                log_info("%s: its hook made it %llu bytes long.", w->config->name, (unsigned long long) request.length);
+        else if (!w->resize_failure.message)
+                (void) failure_set(&w->resize_failure, FAILURE_HOOK, -request.result, "resize: %s", strerror(-request.result));
+        supervisor_resized(w->supervisor, request.length, request.result < 0 ? &w->resize_failure : NULL);
+}
+
+static int serve_queue_0(Worker *w) {
+        uint64_t bytes;
+        int r;
+
+        while ((r = queue_serve(w->queues[0], w->server)) == QUEUE_WOKEN && supervisor_take_resize(w->supervisor, &bytes))
+                resize(w, bytes);
+        return r;
+}
+
 static int serve(Worker *w) {
         _cleanup_free_ Task *tasks = calloc(w->config->queues, sizeof(Task));
         Failure failure = FAILURE_NULL;
@@ -323,7 +372,7 @@ static int serve(Worker *w) {
         begin_to_keep_code(w);
         supervisor_serving(w->supervisor, w->queues, w->config->queues);
         tell_end(w);
-        note_ended(w, queue_serve(w->queues[0], w->server));
+        note_ended(w, serve_queue_0(w));
         unlocked(w, wait_ended);
         culprits_forget(w->culprits);
         /* Rings and node stay open until the process ends, although the hook's at_exit blocks come first, and take up to

@@ -45,6 +45,17 @@ class FileDisk < UBLK::Target
     UBLK::Sys.zero_range(@file, offset, length)
   end
 
+  # The image is made longer, with a hole, or cut off. A block device is as long as it is.
+  def resize(bytes)
+    if @file.stat.file?
+      @file.truncate(bytes)
+      @file.fsync
+    elsif bytes > image_size
+      raise Errno::ENOSPC, "#{@path} has #{image_size} bytes"
+    end
+    bytes
+  end
+
   def read_only? = UBLK.read_only?
 
   private

@@ -27,6 +27,8 @@ class NullDisk < UBLK::Target
 
   def write_zeroes(_offset, _length) = 0
 
+  def resize(bytes) = bytes
+
   private
 
   def slice(length)

@@ -33,6 +33,12 @@ static const struct {
         { "geometry-changes",
           "size and block sizes are what they were when the disk was made: compute them once, in "
           "initialize." },
+        { "resize-failed",
+          "where the disk can't have that size raise Errno::ENOSPC or Errno::EOPNOTSUPP; else return the new size." },
+        { "resize-loses", "what lies inside of both sizes must stay." },
+        { "resize-unusable",
+          "once resize has returned every byte below the new size can be read and written: look for what was computed of the "
+          "size in initialize." },
         { "read-unstable",
           "the same range must read the same, in whole and in part: look for state that read changes." },
         { "misplaced-read",

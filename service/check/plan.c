@@ -19,6 +19,7 @@ static const CheckStep data_steps[] = {
         { "write-zeroes", "zeroed ranges and their neighbours", check_write_zeroes, .writes = true },
         { "random", "random requests beside a shadow copy", check_random, .needs_all = true },
         { "geometry-later", "the disk's shape is still the same", check_geometry },
+        { "resize", "another size, and back again", check_resize, .writes = true, .needs_all = true },
 };
 
 static const CheckStep crash_steps[] = {

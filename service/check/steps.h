@@ -23,6 +23,9 @@ int check_random(CheckDisk *d);
 int check_discard(CheckDisk *d);
 int check_write_zeroes(CheckDisk *d);
 
+/* check-resize.c */
+int check_resize(CheckDisk *d);
+
 /* check-crash.c */
 int check_crash(CheckDisk *d);
 int check_recover(CheckDisk *d);

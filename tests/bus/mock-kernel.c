@@ -367,10 +367,29 @@ void control_answer_probe(const char *instance) {
         snprintf(path, sizeof(path), "%s/unsupported", test_root);
         if (read_file(path, 512, &reason, NULL) < 0)
                 (void) xasprintf(&json, "{\"error\":0,\"supported\":true,\"verdict\":\"supported\",\"kernel\":\"6.12\","
-                                        "\"reason\":\"\",\"features\":[\"user-copy\",\"user-recovery\"]}");
+                                        "\"reason\":\"\",\"features\":[\"user-copy\",\"user-recovery\"%s]}",
+                                kernel_flag("can-resize") ? ",\"update-size\"" : "");
         else
                 (void) xasprintf(&json, "{\"error\":0,\"supported\":false,\"verdict\":\"module-not-loaded\","
                                         "\"kernel\":\"6.12\",\"reason\":\"%s\",\"features\":[]}", reason);
+        control_answer(instance, json);
+}
+
+/* resize-N-BYTES, and after it resize-N. What is in the file resize-N, or settle-N, is answered instead, if there is one. */
+void control_answer_resize(const char *instance, uint32_t id, uint64_t bytes) {
+        static uint64_t asked;
+        _cleanup_free_ char *json = NULL;
+        char sectors[32];
+
+        if (bytes > 0)
+                asked = bytes;
+        if (read_file(path_of(bytes > 0 ? "resize-" : "settle-", id, "").s, 4096, &json, NULL) < 0) {
+                (void) xasprintf(&json, "{\"error\":0,\"size\":%" PRIu64 ",\"takes-size\":true}", asked);
+                if (bytes == 0) {
+                        snprintf(sectors, sizeof(sectors), "%" PRIu64 "\n", asked / 512);
+                        put(path_of("sys/block/ublkb", id, "/size").s, sectors);
+                }
+        }
         control_answer(instance, json);
 }
 

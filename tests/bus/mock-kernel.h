@@ -33,6 +33,7 @@ void worker_stop(pid_t pid);
 
 void control_answer(const char *instance, const char *json);
 void control_answer_probe(const char *instance);
+void control_answer_resize(const char *instance, uint32_t id, uint64_t bytes);
 void control_answer_holders(const char *instance, uint32_t id);
 /* Of ublk-ruby-check@N.service. */
 void check_answer(uint32_t id);

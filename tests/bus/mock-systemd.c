@@ -33,6 +33,7 @@
  * check-N (what the check of a hook answers), fail-trial-N (a start on trial fails, and 200 ms later the old code is back),
  * late-N, hang-N (new code has a request in hand when its trial ends, which comes back in time, or does not),
  * restless-N (another worker is there once the trial was written, and then the file is gone),
+ * can-resize (the driver has update-size), resize-N and settle-N (what the two steps of a resize answer),
  * mounted-N ("remove" refuses), list (JSON array), slow-list (takes 300 ms), served-N (a stray that a worker has, until its unit is stopped), swept-N (JSON:
  * what "sweep" and "purge" answer). Interface org.ublk.Mock sets a unit's state; sub-state dead-for-now: a job is about to start it.
  */
@@ -288,7 +289,9 @@ static const char *run_control(Unit *u) {
                         kernel_remove(id);
                         control_answer(instance, "{\"error\":0}");
                 }
-        } else if (streq(instance, "list"))
+        } else if (sscanf(instance, "resize-%u", &id) == 1)
+                control_answer_resize(instance, id, strchr(instance + 7, '-') ? strtoull(strchr(instance + 7, '-') + 1, NULL, 10) : 0);
+        else if (streq(instance, "list"))
                 control_answer_list(instance);
         else if (sscanf(instance, "sweep-%u", &id) == 1 || sscanf(instance, "purge-%u", &id) == 1)
                 control_answer_stray(instance, id);

@@ -205,6 +205,100 @@ static void test_speed(void) {
         measure_both("file");
 }
 
+/* 0 or a negative errno; *bytes becomes what the hook made of it. */
+static int resize(uint64_t *bytes) {
+        Request request, *list[] = { &request };
+        const Server *server = hook_server(rig.hook);
+
+        rig_fill(&request, OPERATION_RESIZE, 0, *bytes, NULL);
+        request.transport = NULL;
+        server->serve(server->userdata, list, 1);
+        *bytes = request.length;
+        return request.result;
+}
+
+static void test_resize(void) {
+        g_autofree char *path = g_build_filename(rig.directory, "resized.img", NULL);
+        uint64_t bytes = 8192;
+        uint8_t block[512];
+        GStatBuf st;
+
+        g_assert_true(g_file_set_contents(path, "data", 4, NULL));
+        g_assert_cmpint(rig_load_stock("file", (const char *[]) { "path", "s", path, "size", "t", "4096", NULL }), ==, 0);
+        g_assert_true(rig.geometry.can_resize);
+        g_assert_true(rig.geometry.takes_size);
+        g_assert_cmpint(resize(&bytes), ==, 0);
+        g_assert_cmpuint(bytes, ==, 8192);
+        g_assert_cmpint(g_stat(path, &st), ==, 0);
+        g_assert_cmpint(st.st_size, ==, 8192);
+        memset(block, 'x', sizeof(block));
+        g_assert_cmpint(rig_request(OPERATION_WRITE, 7680, sizeof(block), block), ==, sizeof(block));
+        bytes = 4096;
+        g_assert_cmpint(resize(&bytes), ==, 0);
+        g_assert_cmpint(g_stat(path, &st), ==, 0);
+        g_assert_cmpint(st.st_size, ==, 4096);
+        g_assert_cmpint(rig_request(OPERATION_READ, 0, sizeof(block), block), ==, sizeof(block));
+        g_assert_cmpmem(block, 4, "data", 4);
+        bytes = 4000; /* no multiple of the block size */
+        g_assert_cmpint(resize(&bytes), ==, -EIO);
+        rig_assert_report(1, EIO, "UBLK::ContractError", "resize returned 4000: size must be a multiple of 512");
+        /* What a client sends is none, whatever its number. */
+        g_assert_cmpint(rig_request(OPERATION_RESIZE, 0, 8192, block), ==, -EOPNOTSUPP);
+        (void) g_unlink(path);
+
+        g_assert_cmpint(rig_load_stock("memory", (const char *[]) { "size", "t", "4096", NULL }), ==, 0);
+        g_assert_false(rig.geometry.can_resize);
+        g_assert_true(rig.geometry.takes_size);
+        bytes = 8192;
+        g_assert_cmpint(resize(&bytes), ==, -EOPNOTSUPP);
+        g_assert_cmpuint(rig.n_reports, ==, 0);
+}
+
+/* What a hook may answer, and what is made of that. */
+static void test_resize_answers(void) {
+        static const struct {
+                const char *method;
+                int result;
+                uint64_t size; /* of a result that is 0 */
+                const char *report;
+        } cases[] = {
+                { "def resize(bytes) = bytes", 0, 8192, NULL },
+                { "def resize(bytes) = bytes + 512", 0, 8704, NULL },
+                { "def resize(bytes) = -28", -ENOSPC, 0, "resize returned -28" },
+                { "def resize(bytes) = raise(Errno::EDQUOT)", -EDQUOT, 0, "Disk quota exceeded" },
+                { "def resize(bytes) = nil", -EIO, 0, "must return the new size, and returned nil" },
+                { "def resize(bytes) = 1 << 70", -EIO, 0, "below 2^63" },
+                { "def resize(bytes) = 0", -EIO, 0, "above 0" },
+                { "def size = 4096\n  def resize(bytes) = bytes", -EIO, 0, "resize returned 8192, but size is 4096" },
+                { "def resize(bytes) = exit", -EIO, 0, "exit" },
+        };
+
+        for (size_t i = 0; i < G_N_ELEMENTS(cases); i++)
+                for (int layered = 0; layered < 2; layered++) {
+                        g_autofree char *body = g_strdup_printf("class Growing < UBLK::Target\n  def initialize = super(size: 4096)\n"
+                                                                "  def read(offset, length) = 'r' * length\n  def read_only? = false\n"
+                                                                "  def write(offset, data) = data.bytesize\n"
+                                                                "  %s\nend\n%srun Growing\n", cases[i].method, layered ? "use Delay, seconds: 0\n" : "");
+                        uint64_t bytes = 8192;
+
+                        if (rig_load("growing", body, NULL) < 0)
+                                g_error("%s", rig.failure.message);
+                        g_assert_true(rig.geometry.can_resize);
+                        g_assert_false(rig.geometry.takes_size);
+                        g_assert_cmpint(resize(&bytes), ==, cases[i].result);
+                        if (cases[i].result == 0)
+                                g_assert_cmpuint(bytes, ==, cases[i].size);
+                        if (cases[i].report)
+                                g_assert_nonnull(strstr(rig.report.message, cases[i].report));
+                        else
+                                g_assert_cmpuint(rig.n_reports, ==, 0);
+                }
+        g_assert_cmpint(rig_load("covered", "class Covered < UBLK::Target\n  def initialize = super(size: 4096)\n"
+                                            "  def read(offset, length) = 'r' * length\n  def read_only? = true\n"
+                                            "  def resize(bytes) = bytes\nend\nuse Cache\nrun Covered\n", NULL), ==, 0);
+        g_assert_false(rig.geometry.can_resize);
+}
+
 void add_stock_tests(void) {
         g_test_add_func("/hook/stock/memory", test_memory);
         if (!mode_is_valgrind()) /* where 16 TiB can't be mapped */
@@ -215,6 +309,8 @@ void add_stock_tests(void) {
         g_test_add_func("/hook/stock/file-remedies", test_file_remedies);
         g_test_add_func("/hook/stock/file-read-only", test_file_read_only);
         g_test_add_func("/hook/stock/null", test_null);
+        g_test_add_func("/hook/stock/resize", test_resize);
+        g_test_add_func("/hook/stock/resize-answers", test_resize_answers);
         if (g_test_perf())
                 g_test_add_func("/hook/stock/speed", test_speed);
 }

@@ -358,6 +358,28 @@ static void test_woken(void) {
         end();
 }
 
+static void wake_then_abort(void) {
+        if (n_waits <= 2) {
+                request(0, UBLK_IO_OP_WRITE, 0, 8);
+                complete(WAKE, POLLIN);
+        } else
+                abort_all();
+}
+
+/* For something beside requests, after which it goes on, and can be woken again. */
+static void test_woken_again(void) {
+        begin(NULL, 0);
+        on_wait = wake_then_abort;
+        g_assert_cmpint(queue_serve(queue, &server), ==, QUEUE_WOKEN);
+        g_assert_cmpuint(kernel.n_taken[2], ==, 1);
+        g_assert_cmpint(queue_serve(queue, &server), ==, QUEUE_WOKEN);
+        g_assert_cmpuint(kernel.n_taken[2], ==, 2);
+        g_assert_cmpint(queue_serve(queue, &server), ==, QUEUE_STOPPED);
+        g_assert_cmpuint(kernel.n_taken[2], ==, 3);
+        g_assert_cmpuint(n_served, ==, 2);
+        end();
+}
+
 static void fail(void) {
         request(2, UBLK_IO_OP_READ, 0, 1);
         complete(0, -EINVAL);
@@ -443,6 +465,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/queue/short-latency", test_short_latency);
         g_test_add_func("/queue/stopped", test_stopped);
         g_test_add_func("/queue/woken", test_woken);
+        g_test_add_func("/queue/woken-again", test_woken_again);
         g_test_add_func("/queue/failed", test_failed);
         g_test_add_func("/queue/sound", test_sound);
         g_test_add_func("/queue/payload", test_payload);

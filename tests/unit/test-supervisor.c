@@ -36,6 +36,7 @@ typedef enum Part {
         PART_HAND_OVER, /* is asked to hand over, once ready */
         PART_STOP_EARLY, /* is asked to hand over while it loads */
         PART_STUCK,     /* is asked to hand over, and serves on */
+        PART_RESIZE,    /* serves, and makes the disk one block longer than it is told; a byte for each; the second one fails */
         PART_CALL,      /* serves, with a request in the hook */
         PART_SILENT,    /* the same, but nobody takes its backtrace */
         PART_WAIT,      /* the same, with nothing in the hook */
@@ -124,6 +125,21 @@ static int keep_code(void *userdata) {
         return (*n)++ == 0 ? -ENOSPC : CODE_KEPT;
 }
 
+static void resize_once(Supervisor *s, int fd, unsigned i) {
+        struct pollfd p[] = { { .fd = supervisor_resize_fd(s), .events = POLLIN }, { .fd = fd } };
+        Failure f = FAILURE_NULL;
+        uint64_t bytes = 0;
+
+        (void) poll(p, ELEMENTSOF(p), -1);
+        step(fd); /* also ends it */
+        if (!supervisor_take_resize(s, &bytes) || supervisor_take_resize(s, &bytes))
+                _exit(96);
+        if (i == 1)
+                (void) failure_set(&f, FAILURE_HOOK, ENOSPC, "no more room");
+        supervisor_resized(s, bytes + 512, i == 1 ? &f : NULL);
+        failure_done(&f);
+}
+
 static void act(Supervisor *s, const DeviceConfig *config, Part part, int fd) {
         static Queue *const queues[] = { NULL };
         Failure f = FAILURE_NULL;
@@ -166,6 +182,8 @@ static void act(Supervisor *s, const DeviceConfig *config, Part part, int fd) {
                 return;
         }
         supervisor_serving(s, queues, 1);
+        for (unsigned i = 0; part == PART_RESIZE; i++)
+                resize_once(s, fd, i);
         if (part == PART_STUCK)
                 supervisor_request_hand_over(s);
 }
@@ -391,6 +409,63 @@ static void test_open(void) {
         g_assert_cmpuint(call(fd, MESSAGE_STATISTICS).statistics.serving, ==, 1);
         close(fd);
         close(second);
+        end();
+}
+
+static void put_resize(int fd, const char *text) {
+        WorkerCall c = call_of(MESSAGE_RESIZE);
+
+        c.text_size = (uint32_t) strlen(text);
+        memcpy(c.text, text, c.text_size);
+        put(fd, &c, sizeof(c));
+}
+
+static void test_resize(void) {
+        static const char *const wrong[] = { "", "0", "x", "-1", "1 ", "9223372036854775808", "00000000000000000000000000000000001" };
+        WorkerReply reply;
+        int fd, second;
+
+        begin(PART_RESIZE);
+        fd = connect_ready();
+        second = connect_worker();
+        put_resize(second, "8192");
+        g_assert_cmpint(get_reply(second, MESSAGE_RESIZE).error, ==, EBUSY);
+        put_call(fd, MESSAGE_OPEN);
+        go_on();
+        g_assert_cmpint(get_reply(fd, MESSAGE_OPEN).error, ==, 0);
+        for (size_t i = 0; i < ELEMENTSOF(wrong); i++) {
+                put_resize(fd, wrong[i]);
+                g_assert_cmpint(get_reply(fd, MESSAGE_RESIZE).error, ==, EINVAL);
+        }
+        put_resize(fd, "8192");
+        put_resize(second, "4096"); /* one at a time */
+        g_assert_cmpint(get_reply(second, MESSAGE_RESIZE).error, ==, EBUSY);
+        g_assert_cmpuint(call(second, MESSAGE_HELLO).geometry.size, ==, 12345 << 9);
+        g_assert_false(readable(fd, 50));
+        go_on();
+        reply = get_reply(fd, MESSAGE_RESIZE);
+        g_assert_cmpint(reply.error, ==, 0);
+        g_assert_cmpuint(reply.geometry.size, ==, 8192 + 512);
+        g_assert_cmpuint(call(second, MESSAGE_HELLO).geometry.size, ==, 8192 + 512);
+        put_resize(second, "16384");
+        go_on();
+        reply = get_reply(second, MESSAGE_RESIZE);
+        g_assert_cmpint(reply.error, ==, ENOSPC);
+        g_assert_nonnull(strstr(reply.text, "no more room"));
+        g_assert_cmpuint(reply.geometry.size, ==, 8192 + 512);
+        /* One who does not wait for the answer keeps nobody else from asking. */
+        put_resize(second, "16384");
+        close(second);
+        go_on();
+        while (call(fd, MESSAGE_HELLO).geometry.size != 16384 + 512)
+                ;
+        for (put_resize(fd, "32768"); readable(fd, 200); put_resize(fd, "32768")) /* it has not heard of its end yet */
+                g_assert_cmpint(get_reply(fd, MESSAGE_RESIZE).error, ==, EBUSY);
+        go_on();
+        reply = get_reply(fd, MESSAGE_RESIZE);
+        g_assert_cmpint(reply.error, ==, 0);
+        g_assert_cmpuint(reply.geometry.size, ==, 32768 + 512);
+        close(fd);
         end();
 }
 
@@ -976,6 +1051,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/supervisor/bad-calls", test_bad_calls);
         g_test_add_func("/supervisor/open", test_open);
         g_test_add_func("/supervisor/counters", test_counters);
+        g_test_add_func("/supervisor/resize", test_resize);
         g_test_add_func("/supervisor/open-fails", test_open_fails);
         g_test_add_func("/supervisor/open-is-left", test_open_is_left);
         g_test_add_func("/supervisor/keep-code", test_keep_code);

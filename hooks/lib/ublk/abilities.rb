@@ -10,7 +10,7 @@ module UBLK
     METHOD = Kernel.instance_method(:method)
 
     class << self
-      # operation: :read, :write, :flush, :discard or :write_zeroes. Whether the target does it, and not only
+      # operation: :read, :write, :flush, :discard, :write_zeroes or :resize. Whether the target does it, and not only
       # inherits from UBLK::Target what refuses it.
       def supports?(target, operation)
         layer?(target) ? target.supports?(operation) : defines?(target, operation)

@@ -18,6 +18,7 @@ module UBLK
 
     def read(offset, length) = around(:read, offset, length) { @target.read(offset, length) }
     def write(offset, data) = around(:write, offset, data.bytesize) { @target.write(offset, data) }
+    def resize(bytes) = @target.resize(bytes)
     def flush = around(:flush, 0, 0) { @target.flush }
     def discard(offset, length) = around(:discard, offset, length) { @target.discard(offset, length) }
 

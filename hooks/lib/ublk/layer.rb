@@ -37,9 +37,14 @@ module UBLK
     def queues = @target.queues
     def depth = @target.depth
 
-    # Whether the device may offer an operation (:read, :write, :discard, :write_zeroes). A layer that does
-    # one without help from below says true for it.
-    def supports?(operation) = Abilities.supports?(@target, operation)
+    # Whether the device may offer an operation (:read, :write, :discard, :write_zeroes, :resize). A layer that does
+    # one without help from below says true for it. One may know the size of what is below it, so only a layer that
+    # defines `resize` passes that on.
+    def supports?(operation)
+      return false if operation == :resize && !Abilities.defines?(self, :resize)
+
+      Abilities.supports?(@target, operation)
+    end
 
     def read(offset, length) = @target.read(offset, length)
     def write(offset, data) = @target.write(offset, data)

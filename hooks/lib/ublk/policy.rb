@@ -18,6 +18,7 @@ module UBLK
 
     def read(offset, length) = decide(:read, offset, length) { |target| target.read(offset, length) }
     def write(offset, data) = decide(:write, offset, data.bytesize) { |target| target.write(offset, data) }
+    def resize(bytes) = @target.resize(bytes)
     def flush = decide(:flush, 0, 0, &:flush)
     def discard(offset, length) = decide(:discard, offset, length) { |target| target.discard(offset, length) }
 

@@ -27,7 +27,7 @@ module UBLK
         stack, values, recovery = load_script(name, path, class_name, device, arguments, recovery, grants)
         @target = target = stack.build(read_secrets(values, grants))
         check_methods(target, stack.target_class, read_only)
-        facts(target, recovery).tap { settle }
+        facts(target, recovery).merge(takes_size: stack.options.key?(:size)).tap { settle }
       end
 
       # The same as far as nothing is built: loads the script and checks the arguments. grants: of another process.
@@ -46,6 +46,15 @@ module UBLK
         [Description.kind(error), Description.errno(error),
          Description.class_name(error), Description.message(error), *origin, Description.backtrace(error),
          Description.needs(error), Description.answer?(error)]
+      end
+
+      # Makes the disk bytes long; returns its new size, or what refuses that.
+      def resize(target, bytes)
+        answer = target.resize(bytes)
+        return answer if answer.is_a?(Integer) && answer.negative?
+        raise ContractError, "resize must return the new size, and returned #{answer.inspect[0, 80]}" unless answer.is_a?(Integer)
+
+        become(target, answer)
       end
 
       # Where a thread is: its innermost frames, a line each; nil if it is nowhere.
@@ -108,7 +117,21 @@ module UBLK
           read_only: target.read_only?, rotational: target.rotational?,
           can_discard: Abilities.supports?(target, :discard),
           can_write_zeroes: Abilities.supports?(target, :write_zeroes),
+          can_resize: Abilities.supports?(target, :resize),
           takes_unmap: Abilities.takes_unmap?(target) }
+      end
+
+      # The target below all layers has the size, unless it defines a method for that.
+      def become(target, bytes)
+        below = target
+        below = below.target while Abilities.layer?(below)
+        below.send(:become, bytes)
+        size = target.size
+        raise ContractError, "resize returned #{bytes}, but size is #{size.inspect[0, 80]}" unless size == bytes
+
+        bytes
+      rescue ArgumentError => e
+        raise ContractError, "resize returned #{bytes}: #{e.message}"
       end
 
       def integer(target, name, max)

@@ -72,6 +72,13 @@ module UBLK
       raise Errno::EOPNOTSUPP
     end
 
+    # Makes the disk `bytes` long, a multiple of the logical block size: the backing store is so when this returns. Returns the
+    # new size, an Integer of bytes, which may be another one that is possible; or refuses, with a negative Integer or an
+    # Errno. Called between two requests of the first queue. Without this method a disk keeps its size.
+    def resize(_bytes)
+      raise Errno::EOPNOTSUPP
+    end
+
     # The smallest unit of a request: 512, 1024, 2048 or 4096 bytes.
     def logical_block_size = 512
 
@@ -83,6 +90,9 @@ module UBLK
     def rotational? = false
 
     private
+
+    # `size` from now on.
+    def become(bytes) = @size = check_size(bytes)
 
     # See UBLK.state_directory.
     def state_directory = UBLK.state_directory

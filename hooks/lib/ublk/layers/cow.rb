@@ -25,7 +25,7 @@ module UBLK
       end
 
       def read_only? = false
-      def supports?(_operation) = true
+      def supports?(operation) = operation != :resize
 
       def read(offset, length)
         first = offset / @block
