@@ -70,10 +70,10 @@ static int append_assignment(sd_bus_message *m, const char *assignment, uint64_t
         return r < 0 ? r : sd_bus_message_close_container(m);
 }
 
-static int fill_create(sd_bus_message *m, int argc, char **argv, uint64_t *start_timeout) {
+static int fill_create(sd_bus_message *m, bool dry_run, int argc, char **argv, uint64_t *start_timeout) {
         int r;
 
-        r = sd_bus_message_append(m, "ss", argv[1], argv[2]);
+        r = dry_run ? sd_bus_message_append(m, "s", argv[2]) : sd_bus_message_append(m, "ss", argv[1], argv[2]);
         if (r >= 0)
                 r = sd_bus_message_open_container(m, 'a', "{sv}");
         for (int i = 3; r >= 0 && i < argc; i++)
@@ -96,16 +96,48 @@ static int show_created(Ctl *c, const char *path) {
         return CTL_OK;
 }
 
+/* What CheckHook says: whether it would do, and what it would be. */
+static int show_report(Ctl *c, const char *name, sd_bus_message *reply) {
+        const char *message;
+        json_t *report, *geometry;
+        char size[16];
+        int status;
+
+        if (json_from_message(reply, &report) < 0)
+                return CTL_FAILED;
+        message = json_string_value(json_object_get(report, "message"));
+        status = message ? CTL_FAILED : CTL_OK;
+        if (c->json != JSON_OFF) {
+                ctl_print_json(c, report);
+                return status;
+        }
+        geometry = json_object_get(report, "geometry");
+        if (message)
+                fprintf(stderr, "ublkctl: %s: %s\n", name, message);
+        else if (!geometry)
+                printf("%s: the hook loads; what disk it makes can't be told before it has its unit.\n", name);
+        else {
+                format_size((uint64_t) json_integer_value(json_object_get(geometry, "size")), size);
+                printf("%s: %s (%lld bytes) in blocks of %lld bytes, recovery %s%s\n", name, size,
+                       (long long) json_integer_value(json_object_get(geometry, "size")),
+                       (long long) json_integer_value(json_object_get(geometry, "logical-block-size")),
+                       json_string_value(json_object_get(geometry, "recovery")),
+                       json_is_true(json_object_get(geometry, "read-only")) ? ", read-only" : "");
+        }
+        json_decref(report);
+        return status;
+}
+
 int ctl_create(Ctl *c, int argc, char **argv) {
         uint64_t start_timeout = CONFIG_DEFAULT_START_TIMEOUT_USEC;
         sd_bus_message *m, *reply = NULL;
         const char *path;
         int r;
 
-        m = ctl_new_call(c, "CreateDevice");
+        m = ctl_new_call(c, c->dry_run ? "CheckHook" : "CreateDevice");
         if (!m)
                 return CTL_FAILED;
-        r = fill_create(m, argc, argv, &start_timeout);
+        r = fill_create(m, c->dry_run, argc, argv, &start_timeout);
         if (r < 0) {
                 sd_bus_message_unref(m);
                 return r == -EINVAL ? CTL_USAGE : CTL_FAILED;
@@ -113,8 +145,12 @@ int ctl_create(Ctl *c, int argc, char **argv) {
         r = ctl_call(c, m, CALL_TIMEOUT_USEC + start_timeout, argv[1], &reply);
         if (r < 0)
                 return CTL_FAILED;
-        r = sd_bus_message_read(reply, "o", &path);
-        r = r < 0 ? CTL_FAILED : show_created(c, path);
+        if (c->dry_run)
+                r = show_report(c, argv[1], reply);
+        else {
+                r = sd_bus_message_read(reply, "o", &path);
+                r = r < 0 ? CTL_FAILED : show_created(c, path);
+        }
         sd_bus_message_unref(reply);
         return r;
 }

@@ -39,6 +39,7 @@ typedef struct Ctl {
         size_t n_forwarded;
         const char *remove; /* of strays: the id to be removed, or NULL; borrowed */
         bool force;
+        bool dry_run; /* of create */
         const char *count, *interval; /* of top, as they were given, or NULL; borrowed */
 } Ctl;
 

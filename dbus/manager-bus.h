@@ -18,6 +18,7 @@ struct ManagerBus {
         uid_t trusted_uid;     /* whoever may change anything: 0 but in tests */
         Operation *operations; /* owned */
         size_t n_operations;   /* those that a client waits for */
+        uint32_t n_proposals;   /* that CheckHook has written so far */
         Operation *probe;      /* the one in operations that probes, or NULL */
         sd_bus_slot *listing;
         sd_event_source *start_timer;

@@ -96,6 +96,25 @@ static int method_create_device(sd_bus_message *m, void *userdata, sd_bus_error 
         return r;
 }
 
+static int method_check_hook(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        _cleanup_(device_config_freep) DeviceConfig *c = NULL;
+        ManagerBus *mb = userdata;
+        const char *hook;
+        int r;
+
+        r = sd_bus_message_read(m, "s", &hook);
+        if (r < 0)
+                return r;
+        r = check_hook(&mb->manager->hooks, hook, e);
+        if (r < 0)
+                return r;
+        c = device_config_new(0);
+        if (!c || xstrdup("check", &c->name) < 0 || xstrdup(hook, &c->hook) < 0)
+                return -ENOMEM;
+        r = options_read(m, c, e);
+        return r < 0 ? r : check_hook_begin(mb, m, c, e);
+}
+
 static int method_delete_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         const char *designation;
         ManagerBus *mb = userdata;
@@ -327,6 +346,8 @@ static const sd_bus_vtable manager_vtable[] = {
         SD_BUS_PROPERTY("DeviceCount", "u", get_count, 0, CHANGES),
         SD_BUS_METHOD_WITH_ARGS("CreateDevice", SD_BUS_ARGS("s", name, "s", hook, "a{sv}", options),
                                 SD_BUS_RESULT("o", device), method_create_device, OPEN),
+        SD_BUS_METHOD_WITH_ARGS("CheckHook", SD_BUS_ARGS("s", hook, "a{sv}", options), SD_BUS_RESULT("a{sv}", report), method_check_hook,
+                                OPEN),
         SD_BUS_METHOD_WITH_ARGS("DeleteDevice", SD_BUS_ARGS("s", device, "a{sv}", options), SD_BUS_NO_RESULT,
                                 method_delete_device, OPEN),
         SD_BUS_METHOD_WITH_ARGS("RestartDevice", SD_BUS_ARGS("s", device, "a{sv}", options), SD_BUS_NO_RESULT,

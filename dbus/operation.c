@@ -69,6 +69,7 @@ Operation *operation_free(Operation *op) {
         free(op->before_trial);
         free(op->asked_unit);
         free(op->answer_path);
+        free(op->proposal_path);
         json_decref(op->answer);
         free(op);
         manager_bus_operation_ended(mb);
@@ -217,12 +218,17 @@ void operation_run_remove(Operation *op, const char *word, OperationNext then) {
 }
 
 void operation_run_check(Operation *op, OperationNext then) {
-        _cleanup_free_ char *unit = NULL, *path = NULL;
         char instance[16];
+
+        (void) snprintf(instance, sizeof(instance), "%u", op->device->config->id);
+        operation_run_check_of(op, instance, then);
+}
+
+void operation_run_check_of(Operation *op, const char *instance, OperationNext then) {
+        _cleanup_free_ char *unit = NULL, *path = NULL;
         int r;
 
         step_begin(op, then);
-        (void) snprintf(instance, sizeof(instance), "%u", op->device->config->id);
         r = config_path(&path, PATH_CHECK_RESULT, instance);
         if (r >= 0)
                 r = xasprintf(&unit, UNIT_CHECK, instance);

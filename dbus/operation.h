@@ -64,6 +64,7 @@ struct Operation {
         sd_event_source *timer;
         bool (*enough)(const Operation *op);
         char *job_result;         /* "done", … */
+        char *proposal_path;      /* CheckHook: owned */
         char *asked_unit;         /* of ublk-ruby-control@ or ublk-ruby-check@ */
         char *answer_path;        /* where its answer is going to be */
         json_t *answer;           /* what it wrote */
@@ -85,6 +86,8 @@ void operation_run_device_control(Operation *op, const char *verb, OperationNext
 void operation_run_remove(Operation *op, const char *word, OperationNext then);
 /* ublk-ruby-check@N.service: whether the hook on the disk is one for this device. If not, that is the step's error. */
 void operation_run_check(Operation *op, OperationNext then);
+/* ublk-ruby-check@INSTANCE.service likewise. */
+void operation_run_check_of(Operation *op, const char *instance, OperationNext then);
 /* "remove" has left the kernel device alone, since it belongs to another program. */
 bool operation_answer_is_foreign(const Operation *op);
 /* Brings the device's unit state up to date. */

@@ -34,6 +34,7 @@ static void help(void) {
              "     --version                    Show the version\n"
              "     --json=short|pretty|off      Print JSON\n"
              "     --no-legend                  Leave out headers and footers\n"
+             "     --dry-run                    Of create: only have the hook make its disk, and say what that is\n"
              "     --keep-state                 Of delete: leave what the hook kept to the next device of the name\n"
              "     --trial-time=USEC            Of reload: how long the new code may be sent back\n"
              "     --count=N --interval=SECONDS Of top: so many times, so long from one to the next\n"
@@ -118,7 +119,7 @@ static int forward(Ctl *c, const char *name, const char *value) {
 /* 1: go on; 0: done; negative: usage. */
 static int parse_argv(Ctl *c, int argc, char **argv) {
         enum {
-                ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND, ARG_KEEP_STATE, ARG_TRIAL_TIME, ARG_REMOVE, ARG_FORCE, ARG_COUNT, ARG_INTERVAL, ARG_FORWARD,
+                ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND, ARG_KEEP_STATE, ARG_TRIAL_TIME, ARG_REMOVE, ARG_FORCE, ARG_COUNT, ARG_INTERVAL, ARG_DRY_RUN, ARG_FORWARD,
         };
         static const struct option options[] = {
                 { "help", no_argument, NULL, 'h' },
@@ -129,6 +130,7 @@ static int parse_argv(Ctl *c, int argc, char **argv) {
                 { "trial-time", required_argument, NULL, ARG_TRIAL_TIME },
                 { "remove", required_argument, NULL, ARG_REMOVE },
                 { "force", no_argument, NULL, ARG_FORCE },
+                { "dry-run", no_argument, NULL, ARG_DRY_RUN },
                 { "count", required_argument, NULL, ARG_COUNT },
                 { "interval", required_argument, NULL, ARG_INTERVAL },
                 { "seed", required_argument, NULL, ARG_FORWARD },
@@ -166,6 +168,9 @@ static int parse_argv(Ctl *c, int argc, char **argv) {
                         break;
                 case ARG_FORCE:
                         c->force = true;
+                        break;
+                case ARG_DRY_RUN:
+                        c->dry_run = true;
                         break;
                 case ARG_COUNT:
                         c->count = optarg;
@@ -208,6 +213,10 @@ static int run_verb(Ctl *c, int argc, char **argv) {
         }
         if ((c->remove || c->force) && v->run != ctl_strays) {
                 fprintf(stderr, "ublkctl: --remove and --force are for strays. Usage: ublkctl %s\n", v->usage);
+                return CTL_USAGE;
+        }
+        if (c->dry_run && v->run != ctl_create) {
+                fprintf(stderr, "ublkctl: --dry-run is for create.\n");
                 return CTL_USAGE;
         }
         if ((c->count || c->interval) && v->run != ctl_top) {

@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <grp.h>
+#include <libgen.h>
 #include <stdarg.h>
 
 static const char *config_root = "";
@@ -497,22 +498,27 @@ static int config_file(uint32_t id, bool persistent, char **ret) {
         return config_path(ret, "%s/%u.conf", persistent ? PATH_DEVICES_PERSISTENT : PATH_DEVICES_TRANSIENT, id);
 }
 
+int device_config_load_from(const char *path, uint32_t id, DeviceConfig **ret, char **ret_message) {
+        _cleanup_free_ char *text = NULL;
+        int r;
+
+        r = read_file(path, CONFIG_MAX_FILE, &text, NULL);
+        if (r == -EBADMSG && ret_message)
+                (void) xasprintf(ret_message, "%s: a NUL byte in the file", path);
+        return r < 0 ? r : device_config_parse(id, text, ret, ret_message);
+}
+
 int device_config_load(uint32_t id, DeviceConfig **ret, char **ret_message) {
         for (int persistent = 1; persistent >= 0; persistent--) {
-                _cleanup_free_ char *path = NULL, *text = NULL;
+                _cleanup_free_ char *path = NULL;
                 int r;
 
                 r = config_file(id, persistent, &path);
                 if (r < 0)
                         return r;
-                r = read_file(path, CONFIG_MAX_FILE, &text, NULL);
+                r = device_config_load_from(path, id, ret, ret_message);
                 if (r == -ENOENT)
                         continue;
-                if (r == -EBADMSG && ret_message)
-                        (void) xasprintf(ret_message, "%s: a NUL byte in the file", path);
-                if (r < 0)
-                        return r;
-                r = device_config_parse(id, text, ret, ret_message);
                 if (r < 0)
                         return r;
                 (*ret)->persistent = persistent;
@@ -528,20 +534,26 @@ static gid_t readers(void) {
         return g ? g->gr_gid : (gid_t) -1;
 }
 
-int device_config_save(const DeviceConfig *c) {
-        _cleanup_free_ char *path = NULL, *text = NULL, *directory = NULL;
+int device_config_save_to(const DeviceConfig *c, const char *path) {
+        _cleanup_free_ char *text = NULL, *directory = NULL;
         int r;
 
         r = device_config_serialize(c, &text);
         if (r >= 0)
-                r = config_file(c->id, c->persistent, &path);
+                r = xstrdup(path, &directory);
         if (r >= 0)
-                r = config_path(&directory, "%s", c->persistent ? PATH_DEVICES_PERSISTENT : PATH_DEVICES_TRANSIENT);
-        if (r >= 0)
-                r = mkdir_parents(directory, 0755);
+                r = mkdir_parents(dirname(directory), 0755);
         if (r < 0)
                 return r;
         return write_file_atomic_for(path, text, strlen(text), 0640, readers());
+}
+
+int device_config_save(const DeviceConfig *c) {
+        _cleanup_free_ char *path = NULL;
+        int r;
+
+        r = config_file(c->id, c->persistent, &path);
+        return r < 0 ? r : device_config_save_to(c, path);
 }
 
 int device_config_remove(uint32_t id) {

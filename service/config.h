@@ -112,6 +112,9 @@ int device_config_serialize(const DeviceConfig *c, char **ret);
 /* Persistent file first, then the transient one. -ENOENT if there is none, -EBADMSG with *ret_message. */
 int device_config_load(uint32_t id, DeviceConfig **ret, char **ret_message);
 int device_config_save(const DeviceConfig *c);
+/* The same of what is no device, in a file of its own. */
+int device_config_load_from(const char *path, uint32_t id, DeviceConfig **ret, char **ret_message);
+int device_config_save_to(const DeviceConfig *c, const char *path);
 /* Removes the file, wherever it lies; no error if there is none. */
 int device_config_remove(uint32_t id);
 /* The ids that have a file, ascending; *ret is owned by the caller. */

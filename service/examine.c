@@ -4,7 +4,9 @@
 #include "hooks/hook.h"
 #include "service/hookdir.h"
 #include "service/log.h"
+#include "service/paths.h"
 #include "service/privileges.h"
+#include "service/uapi.h"
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -13,14 +15,16 @@
 typedef struct Examination {
         DeviceConfig *config;
         char *hook_path;
+        bool is_proposal;
         int answer_fd;
         bool has_first_answer;
+        json_t *facts; /* of a proposal: what the answer has beside the failure; owned */
         Failure failure;
         pthread_mutex_t lock; /* over answering */
 } Examination;
 
-static char *answer_to_text(int error, const Failure *f) {
-        json_t *answer = json_object();
+static char *answer_to_text(const Examination *x, int error, const Failure *f) {
+        json_t *answer = x->facts ? json_copy(x->facts) : json_object();
         char *text;
 
         (void) json_object_set_new(answer, "error", json_integer(error < 0 ? -error : 0));
@@ -33,7 +37,7 @@ static char *answer_to_text(int error, const Failure *f) {
 
 /* There is one answer: it takes the place of what was put there before. */
 static int put_answer(const Examination *x, int error, const Failure *f) {
-        _cleanup_free_ char *text = answer_to_text(error, f);
+        _cleanup_free_ char *text = answer_to_text(x, error, f);
 
         if (!text)
                 return -ENOMEM;
@@ -92,6 +96,51 @@ static void limit_time(Examination *x) {
                 log_warning("Nothing limits the time that the hook takes, going on: %s", strerror(r));
 }
 
+static json_t *geometry_to_json(const Geometry *g) {
+        return json_pack("{s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "size", (json_int_t) g->size, "logical-block-size",
+                         (json_int_t) g->logical_block_size, "physical-block-size", (json_int_t) g->physical_block_size, "recovery",
+                         recovery_to_string((Recovery) g->recovery), "read-only", g->read_only, "rotational", g->rotational, "discard",
+                         g->can_discard, "write-zeroes", g->can_write_zeroes, "resize", g->can_resize);
+}
+
+/* Every option that must be given was given. */
+static bool has_all_arguments(const Examination *x, const json_t *schema) {
+        const json_t *option;
+        size_t i;
+
+        json_array_foreach(json_object_get(schema, "options"), i, option)
+                if (json_is_true(json_object_get(option, "required")) &&
+                    !device_config_find_argument(x->config, json_string_value(json_object_get(option, "name"))))
+                        return false;
+        return true;
+}
+
+/* A disk that needs what only its own unit would have is not built, and nothing is wrong with that. */
+static int build(Examination *x, Hook *hook, const HookSettings *settings) {
+        Geometry geometry;
+        int r;
+
+        r = hook_load(hook, settings, &geometry, &x->failure);
+        if (r >= 0)
+                (void) json_object_set_new(x->facts, "geometry", geometry_to_json(&geometry));
+        return r < 0 && x->failure.kind == FAILURE_NEEDS ? 0 : r;
+}
+
+static int examine_proposal(Examination *x, Hook *hook, const HookSettings *settings) {
+        json_t *schema;
+        int r;
+
+        r = hook_describe(hook, settings, &schema, &x->failure);
+        if (r < 0)
+                return r;
+        (void) json_object_set_new(x->facts, "schema", schema);
+        if (has_all_arguments(x, schema))
+                return build(x, hook, settings);
+        /* With too little, what is there may still be wrong. */
+        r = hook_examine(hook, settings, &x->failure);
+        return r < 0 && x->failure.kind == FAILURE_ARGUMENTS && x->config->n_arguments == 0 ? 0 : r;
+}
+
 static int examine(Hook *hook, void *userdata) {
         Examination *x = userdata;
         /* Not what this unit has, but what the device's has been given: if that is not enough, it can be given more. */
@@ -105,11 +154,12 @@ static int examine(Hook *hook, void *userdata) {
                 .n_arguments = x->config->n_arguments,
                 .recovery = x->config->recovery,
                 .read_only = x->config->read_only,
+                .state_directory = x->is_proposal ? "/tmp/ublk-ruby-state" : NULL, /* this unit has a /tmp of its own */
                 .grants = &grants,
         };
         int r;
 
-        r = hook_examine(hook, &settings, &x->failure);
+        r = x->is_proposal ? examine_proposal(x, hook, &settings) : hook_examine(hook, &settings, &x->failure);
         answer(x, r, &x->failure);
 }
 
@@ -127,13 +177,22 @@ static int find_hook(Examination *x) {
         return 0;
 }
 
-static int prepare(Examination *x, uint32_t id) {
+static int load_proposal(Examination *x, uint32_t number, char **ret_message) {
+        _cleanup_free_ char *path = NULL;
+        int r;
+
+        x->facts = json_object();
+        r = config_path(&path, PATH_PROPOSALS "/%u.conf", number);
+        return r < 0 ? r : device_config_load_from(path, 0, &x->config, ret_message);
+}
+
+static int prepare(Examination *x, uint32_t number) {
         _cleanup_free_ char *message = NULL;
         int r;
 
-        r = device_config_load(id, &x->config, &message);
+        r = x->is_proposal ? load_proposal(x, number, &message) : device_config_load(number, &x->config, &message);
         if (r < 0)
-                return failure_set(&x->failure, FAILURE_WORKER, -r, "device file %u.conf: %s", id, message ? message : strerror(-r));
+                return failure_set(&x->failure, FAILURE_WORKER, -r, "file %u.conf: %s", number, message ? message : strerror(-r));
         r = find_hook(x);
         if (r < 0)
                 return r;
@@ -145,15 +204,21 @@ static int prepare(Examination *x, uint32_t id) {
         return 0;
 }
 
-int examine_main(uint32_t id) {
-        Examination x = { .failure = FAILURE_NULL, .lock = PTHREAD_MUTEX_INITIALIZER };
+int examine_main(const char *what) {
+        bool is_proposal = strncmp(what, PROPOSAL_PREFIX, strlen(PROPOSAL_PREFIX)) == 0;
+        Examination x = { .failure = FAILURE_NULL, .is_proposal = is_proposal, .lock = PTHREAD_MUTEX_INITIALIZER };
+        uint32_t number;
         int r;
 
+        if (parse_u32(is_proposal ? what + strlen(PROPOSAL_PREFIX) : what, is_proposal ? UINT32_MAX : UBLK_MAX_ID, &number) < 0) {
+                log_error("--examine takes a device's id, 0 to %u, or " PROPOSAL_PREFIX "NUMBER.", UBLK_MAX_ID);
+                return 2;
+        }
         /* What the hook prints goes to the journal, with what this prints. */
         x.answer_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
         if (x.answer_fd < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
                 return log_error_errno(-errno, "There is nowhere to answer to") < 0;
-        r = prepare(&x, id);
+        r = prepare(&x, number);
         if (r < 0)
                 answer(&x, r, &x.failure);
         put_first_answer(&x);

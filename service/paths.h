@@ -17,6 +17,11 @@
 /* The same of ublk-ruby-check@INSTANCE.service, whose standard output it is: systemd makes it, as root. */
 #define PATH_CHECK_RESULT "/run/ublk-ruby-check/%s.json"
 
+/* What a hook is looked at with that belongs to no device: as a device's file; see service/examine.h. */
+#define PATH_PROPOSALS PATH_RUN "/proposals"
+/* Their instances of UNIT_CHECK. */
+#define PROPOSAL_PREFIX "hook-"
+
 /* What hooks keep, by the device's name; see service/state.h. */
 #define PATH_STATE "/var/lib/ublk-ruby"
 

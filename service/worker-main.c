@@ -555,7 +555,10 @@ static void help(void) {
                "                Show a hook's options\n"
                "     --examine N\n"
                "                Load the hook of device N as it is on the disk now, check the device's arguments, build\n"
-               "                nothing, and print what came of it as JSON. Run by ublk-ruby-check@N.service\n\n"
+               "                nothing, and print what came of it as JSON. Run by ublk-ruby-check@N.service\n"
+               "     --examine hook-K\n"
+               "                Load a hook as a file in /run/ublk-ruby/proposals says, and print what it takes, and the disk\n"
+               "                that it makes, as JSON. Run by ublk-ruby-check@hook-K.service\n\n"
                "Exit status: 75 handed over, 76 its device was stopped, 78 hook or configuration wrong on a device\n"
                "that never was live; anything else is a crash, from which systemd recovers the device.\n");
 }
@@ -589,9 +592,11 @@ int main(int argc, char *argv[]) {
                 default:
                         return 2;
                 }
+        if (examine && optind + 1 == argc)
+                return examine_main(argv[optind]);
         if (optind + 1 != argc || parse_u32(argv[optind], UBLK_MAX_ID, &id) < 0) {
                 log_error("One argument is needed: the device's id, 0 to %u.", UBLK_MAX_ID);
                 return 2;
         }
-        return examine ? examine_main(id) : run(id);
+        return run(id);
 }

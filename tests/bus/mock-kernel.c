@@ -360,6 +360,20 @@ void check_answer(uint32_t id) {
         put(path_of("run/ublk-ruby-check/", id, ".json").s, json);
 }
 
+void check_answer_proposal(uint32_t number) {
+        _cleanup_free_ char *json = NULL, *proposal = NULL;
+        char path[512];
+
+        if (read_file(path_of("run/ublk-ruby/proposals/", number, ".conf").s, 65536, &proposal, NULL) >= 0) {
+                snprintf(path, sizeof(path), "%s/proposed", test_root);
+                put(path, proposal);
+        }
+        snprintf(path, sizeof(path), "%s/check-hook", test_root);
+        if (read_file(path, 65536, &json, NULL) < 0)
+                (void) xstrdup("{\"error\":0}", &json);
+        put(path_of("run/ublk-ruby-check/hook-", number, ".json").s, json);
+}
+
 void control_answer_probe(const char *instance) {
         _cleanup_free_ char *reason = NULL, *json = NULL;
         char path[512];

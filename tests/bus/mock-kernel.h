@@ -37,5 +37,6 @@ void control_answer_resize(const char *instance, uint32_t id, uint64_t bytes);
 void control_answer_holders(const char *instance, uint32_t id);
 /* Of ublk-ruby-check@N.service. */
 void check_answer(uint32_t id);
+void check_answer_proposal(uint32_t number);
 void control_answer_list(const char *instance);
 void control_answer_stray(const char *instance, uint32_t id);

@@ -30,7 +30,8 @@
  * Files below the root steer the rest: stuck-N and stats-N (mock-kernel.c), holders-N (JSON array), keep-N (the stop leaves the device quiesced), hold-after-stop-N
  * (becomes holders-N with the stop), foreign-N (another program is faster with the id), refuse-restart, cancel (somebody else's
  * stop ends each start), unsupported (reason), no-answer (control writes nothing), refuse-reload,
- * check-N (what the check of a hook answers), fail-trial-N (a start on trial fails, and 200 ms later the old code is back),
+ * check-N (what the check of a hook answers), check-hook (the same of one without a device; the proposal is copied to proposed),
+ * fail-trial-N (a start on trial fails, and 200 ms later the old code is back),
  * late-N, hang-N (new code has a request in hand when its trial ends, which comes back in time, or does not),
  * restless-N (another worker is there once the trial was written, and then the file is gone),
  * can-resize (the driver has update-size), resize-N and settle-N (what the two steps of a resize answer),
@@ -268,6 +269,10 @@ static const char *run_control(Unit *u) {
                 return "failed";
         if (sscanf(u->name, "ublk-ruby-check@%u.service", &id) == 1) {
                 check_answer(id);
+                return "done";
+        }
+        if (sscanf(u->name, "ublk-ruby-check@hook-%u.service", &id) == 1) {
+                check_answer_proposal(id);
                 return "done";
         }
         if (sscanf(u->name, "ublk-ruby-control@%63[^.].service", instance) != 1)
