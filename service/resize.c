@@ -85,7 +85,7 @@ static int ask_worker(Resize *z, Failure *f) {
 }
 
 static int begin(Resize *z, Failure *f) {
-        pid_t pid;
+        pid_t pid = 0;
         int r;
 
         r = load(z, f);
