@@ -23,6 +23,8 @@ struct Hook {
         VALUE minor_collection; /* the keywords of GC.start, frozen */
         VALUE unmap[2];        /* the keywords of write_zeroes, by !no_unmap, frozen */
         bool takes_unmap;      /* write_zeroes has the keyword unmap: */
+        bool reads_into;       /* reads are given a buffer */
+        bool writes_from;      /* writes are */
         bool ending;           /* hook_run is taking Ruby down: threads may go */
         pid_t owner;           /* the process that may answer requests */
         Calls *calls;          /* borrowed; NULL: nobody watches */
@@ -77,10 +79,30 @@ void hook_count_collections(Hook *hook);
 
 /* Defines UBLK::Memory. May raise. */
 void memory_define(void);
+/* What buffer.c needs of it. Whether it is one; that a range is inside of it: may raise; bytes out of a range or into it, 0 or a
+ * negative errno: never raises, may let the interpreter go meanwhile. */
+bool memory_is(VALUE object);
+void memory_check(VALUE memory, uint64_t offset, size_t length);
+int memory_move(VALUE memory, uint64_t offset, void *bytes, size_t length, bool out);
 /* Around a load: settings while it lasts, NULL after it. */
 void memory_loading(const HookSettings *settings);
 /* In the present load, or the last one. */
 bool memory_was_asked_for(void);
+
+/* Defines UBLK::Buffer. May raise. */
+void buffer_define(void);
+
+/* The calling task's memory for the requests of a hook, and the one handle of it. */
+typedef struct BufferSpace BufferSpace;
+/* With room for size bytes. Allocates when it is asked for the first time, or for more; may be called ahead. 0 or -ENOMEM. */
+int buffer_space(const Hook *hook, size_t size, BufferSpace **ret);
+/* By the task that used it, or not. */
+void buffer_space_done(const Hook *hook);
+uint8_t *buffer_bytes(const BufferSpace *s);
+/* The handle, over the first size bytes. writable: they are to be filled. Makes an object when it is called first; may raise. */
+VALUE buffer_hand_out(BufferSpace *s, size_t size, bool writable);
+/* From here on the handle is of no use. The bytes stay until buffer_space is called again. */
+void buffer_take_back(BufferSpace *s);
 
 /* Defines UBLK::Sys: system calls that Ruby lacks. May raise. */
 void sys_define(void);

@@ -30,6 +30,9 @@ typedef struct HookSettings {
         const char *state_directory; /* `UBLK.state_directory`, made when that is first asked for; NULL: as in a plain program */
         uint64_t state_owner;      /* whose it is then: state.h */
 
+        bool fresh_buffers;        /* for --check: each request has a UBLK::Buffer of its own, whose bytes are no earlier request's */
+        const char *data_path;     /* "string": never a UBLK::Buffer; "buffer": always; "auto" or NULL: where the hook can */
+
         bool mlock;                /* memory is locked: what is found in a UBLK::Memory is brought in */
 
         /* For UBLK::Memory.new, which a hook may call while it is loaded and built: a descriptor of size bytes that outlives this
@@ -70,6 +73,12 @@ int hook_examine(Hook *hook, const HookSettings *settings, Failure *ret_failure)
 
 /* What the queue calls; valid as long as the hook. */
 const Server *hook_server(Hook *hook);
+
+/* By a task that will serve, before it does: what a request of at most max_size bytes takes is allocated now. -ENOMEM. */
+int hook_reserve(Hook *hook, uint32_t max_size);
+
+/* How often hooks have used a UBLK::Buffer whose request had been answered. */
+uint64_t hook_stale_calls(void);
 
 /* From now on calls has what each serving task is at in the hook, and what is wanted of a call is granted by a Ruby thread
  * of its own: a backtrace; or the exception UBLK::HookTimeout (ETIMEDOUT), which is raised in that call or not at all.

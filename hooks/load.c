@@ -15,6 +15,8 @@ typedef struct Load {
         Geometry geometry;
         VALUE target; /* on the stack, where the collector sees it */
         bool takes_unmap;
+        bool reads_into;
+        bool writes_from;
 } Load;
 
 /* The environment serves tests and running from a build tree; a process with raised privileges has none. */
@@ -50,6 +52,7 @@ void hook_prepare_runtime(Hook *hook) {
         (void) rb_ary_unshift(rb_gv_get("$LOAD_PATH"), rb_utf8_str_new_cstr(library_directory()));
         sys_define();
         memory_define();
+        buffer_define();
         capture_define();
         (void) rb_require("ublk/runtime");
         hook_prepare(hook, "Runtime");
@@ -102,6 +105,7 @@ static VALUE settings_to_keywords(const HookSettings *settings) {
                 { "state_owner", ULL2NUM(settings->state_owner) },
                 { "capture", settings->loaded ? Qtrue : Qfalse },
                 { "code", capture_begin(settings) },
+                { "data_path", text(settings->data_path) },
         };
         VALUE keywords = rb_hash_new();
 
@@ -131,6 +135,7 @@ static void geometry_from_facts(VALUE facts, const HookSettings *settings, Geome
                 .in_memory = memory_was_asked_for(),
                 .can_resize = flag(facts, "can_resize"),
                 .takes_size = flag(facts, "takes_size"),
+                .buffers = flag(facts, "reads_into") || flag(facts, "writes_from"),
         };
         RB_GC_GUARD(recovery);
 }
@@ -153,6 +158,8 @@ static VALUE load_run(VALUE argument) {
 
         geometry_from_facts(facts, l->settings, &l->geometry);
         l->takes_unmap = flag(facts, "takes_unmap");
+        l->reads_into = flag(facts, "reads_into");
+        l->writes_from = flag(facts, "writes_from");
         l->target = rb_hash_fetch(facts, ID2SYM(rb_intern("target")));
         RB_GC_GUARD(facts);
         return Qnil;
@@ -205,6 +212,8 @@ int hook_load(Hook *hook, const HookSettings *settings, Geometry *ret, Failure *
         hook->geometry = l.geometry;
         hook->target = l.target;
         hook->takes_unmap = l.takes_unmap;
+        hook->reads_into = l.reads_into;
+        hook->writes_from = l.writes_from;
         *ret = l.geometry;
         return 0;
 }

@@ -247,13 +247,19 @@ static void *copy_in(void *argument) {
 }
 
 /* Ruby skips the function when an interrupt is pending, and looks at none after it: what was done counts. */
-static void run(Copy *c, void *(*fn)(void *argument), size_t unlocked_min) {
+static int perform(Copy *c, void *(*fn)(void *argument), size_t unlocked_min) {
         if (c->length >= unlocked_min)
                 (void) rb_nogvl(fn, c, NULL, NULL, RB_NOGVL_INTR_FAIL);
         if (!c->done)
                 (void) fn(c);
-        if (c->error != 0)
-                rb_syserr_fail(c->error, c->memory->name);
+        return -c->error;
+}
+
+static void run(Copy *c, void *(*fn)(void *argument), size_t unlocked_min) {
+        int r = perform(c, fn, unlocked_min);
+
+        if (r < 0)
+                rb_syserr_fail(-r, c->memory->name);
 }
 
 static VALUE memory_read(VALUE self, VALUE offset, VALUE length) {
@@ -285,6 +291,22 @@ static VALUE memory_write(VALUE self, VALUE offset, VALUE data) {
         RB_GC_GUARD(self);
         RB_GC_GUARD(data);
         return SIZET2NUM(c.length);
+}
+
+bool memory_is(VALUE object) {
+        return rb_typeddata_is_kind_of(object, &memory_type);
+}
+
+void memory_check(VALUE self, uint64_t offset, size_t length) {
+        check_range(get(self), offset, length);
+}
+
+int memory_move(VALUE self, uint64_t offset, void *bytes, size_t length, bool out) {
+        Copy c = { .memory = get(self), .offset = offset, .length = length, .buffer = bytes };
+        int r = perform(&c, out ? copy_out : copy_in, UNLOCKED_COPY_MIN);
+
+        RB_GC_GUARD(self);
+        return r;
 }
 
 static void *punch(void *argument) {

@@ -3,7 +3,7 @@
 /*
  * A batch of requests, each answered by a method of the target. The whole batch runs in one protected call;
  * whatever ends that call early fails the request it was at, and the batch goes on behind it. Payload goes
- * straight between the request and the bytes of a Ruby String.
+ * straight between the request and the bytes of a Ruby String, or of the task's UBLK::Buffer (buffer.c).
  */
 
 #include "hooks/binding.h"
@@ -114,6 +114,65 @@ static int serve_read(Hook *hook, Request *request) {
         return r < 0 ? r : (int) request->length;
 }
 
+/* What a write and both buffer forms must return. */
+static int judge_number(const Hook *hook, Request *request, const char *method, VALUE answer) {
+        if (is_negative(answer))
+                return refuse(hook, request, answer);
+        if (!FIXNUM_P(answer))
+                rb_raise(hook->contract_error, "%s must return the number of bytes, %llu, and returned an object of class %" PRIsVALUE, method,
+                         (unsigned long long) request->length, class_name(answer));
+        if ((uint64_t) FIX2LONG(answer) != request->length)
+                rb_raise(hook->contract_error, "%s must return the number of bytes, all %llu of them, and returned %ld", method,
+                         (unsigned long long) request->length, FIX2LONG(answer));
+        return (int) request->length;
+}
+
+/* What an earlier request left in the memory is not of any meaning; for --check it is nothing that a disk would hold twice. */
+static void spoil(uint8_t *bytes, size_t n) {
+        static uint8_t pattern = 0x5a;
+
+        pattern ^= 0xff;
+        memset(bytes, pattern, n);
+}
+
+static VALUE call_with_buffer(const Hook *hook, const Request *request, BufferSpace *space, ID method, bool writable) {
+        VALUE arguments[] = { buffer_hand_out(space, (size_t) request->length, writable), ULL2NUM(request->offset) }, answer;
+
+        answer = call_method(hook, method, ELEMENTSOF(arguments), arguments);
+        buffer_take_back(space); /* if it was ended by an exception: batch_fail_request */
+        return answer;
+}
+
+static int serve_read_into(Hook *hook, Request *request, BufferSpace **ret_space) {
+        VALUE answer;
+        int r;
+
+        r = buffer_space(hook, (size_t) request->length, ret_space);
+        if (r < 0)
+                return r;
+        if (hook->settings.fresh_buffers)
+                spoil(buffer_bytes(*ret_space), (size_t) request->length);
+        answer = call_with_buffer(hook, request, *ret_space, rb_intern("read_into"), /* writable= */ true);
+        r = judge_number(hook, request, "read_into", answer);
+        if (r < 0)
+                return r;
+        r = copy_run(request, buffer_bytes(*ret_space), copy_push);
+        return r < 0 ? r : (int) request->length;
+}
+
+static int serve_write_from(Hook *hook, Request *request, BufferSpace **ret_space) {
+        int r;
+
+        r = buffer_space(hook, (size_t) request->length, ret_space);
+        if (r < 0)
+                return r;
+        r = copy_run(request, buffer_bytes(*ret_space), copy_pull);
+        if (r < 0)
+                return r;
+        return judge_number(hook, request, "write_from",
+                            call_with_buffer(hook, request, *ret_space, rb_intern("write_from"), /* writable= */ false));
+}
+
 static int serve_write(Hook *hook, Request *request) {
         VALUE data, arguments[2], answer;
         int r;
@@ -128,16 +187,7 @@ static int serve_write(Hook *hook, Request *request) {
         arguments[1] = data;
         answer = call_method(hook, rb_intern("write"), ELEMENTSOF(arguments), arguments);
         RB_GC_GUARD(data);
-        if (is_negative(answer))
-                return refuse(hook, request, answer);
-        if (!FIXNUM_P(answer))
-                rb_raise(hook->contract_error,
-                         "write must return the number of bytes, %llu, and returned an object of class %" PRIsVALUE,
-                         (unsigned long long) request->length, class_name(answer));
-        if ((uint64_t) FIX2LONG(answer) != request->length)
-                rb_raise(hook->contract_error, "write must return the number of bytes, all %llu of them, and returned %ld",
-                         (unsigned long long) request->length, FIX2LONG(answer));
-        return (int) request->length;
+        return judge_number(hook, request, "write", answer);
 }
 
 /* flush, discard and write_zeroes: anything but a negative Integer says that it is done. */
@@ -180,14 +230,16 @@ static int serve_resize(Hook *hook, Request *request) {
 }
 
 /* What the device never advertised is refused here: nothing of the hook failed, so nothing is reported. */
-static int serve_request(Hook *hook, Request *request) {
+static int serve_request(Hook *hook, Request *request, BufferSpace **ret_space) {
         const Geometry *g = &hook->geometry;
 
         switch (request->op) {
         case OPERATION_READ:
-                return serve_read(hook, request);
+                return hook->reads_into ? serve_read_into(hook, request, ret_space) : serve_read(hook, request);
         case OPERATION_WRITE:
-                return g->read_only ? -EROFS : serve_write(hook, request);
+                if (g->read_only)
+                        return -EROFS;
+                return hook->writes_from ? serve_write_from(hook, request, ret_space) : serve_write(hook, request);
         case OPERATION_FLUSH:
                 return serve_flush(hook, request);
         case OPERATION_DISCARD:
@@ -206,6 +258,7 @@ typedef struct Batch {
         Request *const *requests;
         size_t n;
         size_t next; /* the one at work */
+        BufferSpace *space; /* that it was given, or an earlier one; NULL if none was */
 } Batch;
 
 /* Whatever its end was. */
@@ -221,18 +274,29 @@ static VALUE batch_run(VALUE argument) {
                 Request *request = b->requests[b->next];
 
                 call_begin(b->call, request);
-                request->result = serve_request(b->hook, request);
+                request->result = serve_request(b->hook, request, &b->space);
                 end_request(b);
         }
         return Qnil;
 }
 
+/* That serves it, whatever form it has. NULL for what is no operation. */
+static const char *method_of(const Hook *hook, const Request *request) {
+        if (request->op == OPERATION_READ && hook->reads_into)
+                return "read_into";
+        if (request->op == OPERATION_WRITE && hook->writes_from)
+                return "write_from";
+        return operation_to_string(request->op);
+}
+
 /* The request at work ends with what was raised; the batch can go on behind it. */
 static void batch_fail_request(Batch *b) {
         Request *request = b->requests[b->next++];
-        const char *method = operation_to_string(request->op);
+        const char *method = method_of(b->hook, request);
         Failure failure = FAILURE_NULL;
 
+        if (b->space)
+                buffer_take_back(b->space);
         hook_describe_failure(b->hook, method ? rb_intern(method) : 0, &failure);
         request->result = request_error(-(int64_t) failure.error);
         failure.error = -request->result;
@@ -259,6 +323,12 @@ void hook_serve(void *userdata, Request *const *requests, size_t n) {
         /* A fork that went round libc: `syscall(57)`, or a library of its own. */
         if (getpid() != b.hook->owner)
                 _exit(HOOK_FORKED_STATUS);
+}
+
+int hook_reserve(Hook *hook, uint32_t max_size) {
+        BufferSpace *space;
+
+        return hook->reads_into || hook->writes_from ? buffer_space(hook, max_size, &space) : 0;
 }
 
 const Server *hook_server(Hook *hook) {

@@ -56,6 +56,7 @@ static int check_flags(const Geometry *g, char **ret_message) {
                 { "in_memory", g->in_memory },
                 { "can_resize", g->can_resize },
                 { "takes_size", g->takes_size },
+                { "buffers", g->buffers },
         };
 
         for (size_t i = 0; i < ELEMENTSOF(flags); i++)

@@ -18,6 +18,7 @@ typedef struct Geometry {
         uint8_t in_memory;            /* the hook has data in UBLK::Memory, which ends with its unit */
         uint8_t can_resize;
         uint8_t takes_size;           /* the hook has an option `size`: a later worker is told the size by it */
+        uint8_t buffers;              /* reads or writes are given a UBLK::Buffer: no part of the shape, but of how it is served */
 } Geometry;
 
 #define GEOMETRY_MAX_SIZE (UINT64_C(0x7ffffffffffffe00)) /* 2^63 − 512: loff_t of the block layer */

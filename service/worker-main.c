@@ -146,6 +146,7 @@ static int load_hook(Worker *w, Geometry *ret) {
                 .read_only = w->config->read_only,
                 .grants = &grants,
                 .state_owner = w->config->created_usec,
+                .data_path = w->config->data_path,
                 .mlock = w->config->mlock,
                 .memory = on_memory,
                 .report = on_hook_failure,
@@ -258,12 +259,20 @@ static void tell_end(Worker *w) {
         failure_done(&f);
 }
 
+/* By the task that will serve it. From here on requests come, and nothing is allocated for them. */
+static int fetch(Worker *w, Queue *q) {
+        int r;
+
+        r = hook_reserve(w->hook, w->config->max_io_size);
+        return r < 0 ? r : queue_fetch(q);
+}
+
 static void run_queue(void *userdata) {
         Task *task = userdata;
         Worker *w = task->worker;
         int r;
 
-        r = queue_fetch(task->queue);
+        r = fetch(w, task->queue);
         note_fetched(w, r);
         if (r >= 0)
                 note_ended(w, queue_serve(task->queue, w->server));
@@ -305,7 +314,7 @@ static int start_queues(Worker *w, Task *tasks) {
                 if (r < 0)
                         return r;
         }
-        note_fetched(w, queue_fetch(w->queues[0]));
+        note_fetched(w, fetch(w, w->queues[0]));
         unlocked(w, wait_fetched);
         return w->fetch_error;
 }

@@ -54,12 +54,15 @@ Hook *hook_attach(VALUE target, const Attachment *attachment) {
         hook->settings.userdata = attachment->userdata;
         hook->geometry = attachment->geometry;
         hook->takes_unmap = attachment->takes_unmap;
+        hook->reads_into = attachment->reads_into;
+        hook->writes_from = attachment->writes_from;
         hook->target = target;
         hook_prepare(hook, "Native");
         return hook;
 }
 
 void hook_detach(Hook *hook) {
+        buffer_space_done(hook);
         hook_done(hook);
         xfree(hook);
 }

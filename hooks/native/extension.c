@@ -161,6 +161,7 @@ void Init_ublk(void) {
         hook_watch_forks();
         sys_define();
         memory_define();
+        buffer_define();
         define_constants(native);
         rb_define_singleton_method(native, "supported?", native_supported, 0);
         rb_define_singleton_method(native, "unsupported_reason", native_unsupported_reason, 0);

@@ -15,6 +15,8 @@
 typedef struct Attachment {
         Geometry geometry;
         bool takes_unmap;
+        bool reads_into;
+        bool writes_from;
         void (*report)(void *userdata, const Request *request, const Failure *failure);
         void *userdata;
 } Attachment;

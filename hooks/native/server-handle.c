@@ -29,6 +29,7 @@ typedef struct ServerHandle {
         uint32_t n_queues;
         uint32_t depth;
         uint32_t id;
+        uint32_t max_io_size;
         QueueDevice device;
         Queue **queues;   /* NULL where it was not run yet */
         pid_t *tasks;     /* that ran them */
@@ -108,7 +109,7 @@ static void open_device(void *argument) {
         s->open = o->result >= 0;
 }
 
-static VALUE server_initialize(VALUE self, VALUE id, VALUE queues, VALUE depth) {
+static VALUE server_initialize(VALUE self, VALUE id, VALUE queues, VALUE depth, VALUE max_io_size) {
         ServerHandle *s = handle_peek(self);
         Open o = { .server = s };
         uint32_t n = NUM2UINT(queues), tags = NUM2UINT(depth);
@@ -120,6 +121,7 @@ static VALUE server_initialize(VALUE self, VALUE id, VALUE queues, VALUE depth) 
         s->id = NUM2UINT(id);
         s->n_queues = n;
         s->depth = tags;
+        s->max_io_size = NUM2UINT(max_io_size);
         s->queues = calloc(n, sizeof(Queue *));
         s->tasks = calloc(n, sizeof(pid_t));
         s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -193,6 +195,8 @@ static VALUE run_body(VALUE argument) {
                         .can_write_zeroes = fact(facts, "can_write_zeroes"),
                 },
                 .takes_unmap = fact(facts, "takes_unmap"),
+                .reads_into = fact(facts, "reads_into"),
+                .writes_from = fact(facts, "writes_from"),
                 .report = report,
                 .userdata = s,
         };
@@ -200,6 +204,8 @@ static VALUE run_body(VALUE argument) {
 
         run->hook = hook_attach(run->target, &attachment);
         r = queue_new(&s->device, run->index, s->wake_fd, &s->queues[run->index]);
+        if (r >= 0)
+                r = hook_reserve(run->hook, s->max_io_size);
         if (r >= 0)
                 r = queue_fetch(s->queues[run->index]);
         if (r < 0)
@@ -308,7 +314,7 @@ void native_server_define(VALUE native) {
 
         rb_define_alloc_func(klass, handle_allocate);
         rb_undef_method(klass, "initialize_copy");
-        rb_define_method(klass, "initialize", server_initialize, 3);
+        rb_define_method(klass, "initialize", server_initialize, 4);
         rb_define_method(klass, "run", server_run, 3);
         rb_define_method(klass, "close", server_wake, 0);
         rb_define_method(klass, "release", server_release, 0);

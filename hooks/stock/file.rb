@@ -34,6 +34,15 @@ class FileDisk < UBLK::Target
     done
   end
 
+  # The same without a String: what the service uses.
+  def read_into(buffer, offset)
+    done = buffer.pread(@file, offset)
+    buffer.fill(0, done) if done < buffer.size
+    buffer.size
+  end
+
+  def write_from(buffer, offset) = buffer.pwrite(@file, offset)
+
   def flush = @file.fdatasync
 
   # EOPNOTSUPP where the file system has no holes: nothing is lost by that.

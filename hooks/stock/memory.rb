@@ -15,6 +15,11 @@ class MemoryDisk < UBLK::Target
 
   def write(offset, data) = @memory.write(offset, data)
 
+  # The same without a String: what the service uses.
+  def read_into(buffer, offset) = buffer.copy_from(@memory, offset)
+
+  def write_from(buffer, offset) = buffer.copy_to(@memory, offset)
+
   # The pages go back to the system.
   def discard(offset, length) = @memory.zero(offset, length)
 

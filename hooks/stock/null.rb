@@ -23,6 +23,10 @@ class NullDisk < UBLK::Target
 
   def write(_offset, data) = data.bytesize
 
+  def read_into(buffer, _offset) = buffer.fill
+
+  def write_from(buffer, _offset) = buffer.size
+
   def discard(_offset, _length) = 0
 
   def write_zeroes(_offset, _length) = 0

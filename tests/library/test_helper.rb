@@ -70,7 +70,7 @@ class FakeServer
 
   attr_reader :released
 
-  def initialize(_id, queues, _depth)
+  def initialize(_id, queues, _depth, _max_io_bytes)
     @queues = queues
     @ends = Queue.new
     FakeServer.current = self

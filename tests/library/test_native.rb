@@ -74,15 +74,19 @@ class TestNative < Minitest::Test
 
   def test_arguments
     server = UBLK::Native::Server
-    [[0, 0, 1], [0, 4097, 1], [0, 1, 0], [0, 1, 4097]].each { |list| assert_raises(ArgumentError) { server.new(*list) } }
-    assert_raises(TypeError) { server.new("a", 1, 1) }
-    assert_raises(RangeError) { server.new(-1 << 40, 1, 1) }
+    [[0, 0, 1], [0, 4097, 1], [0, 1, 0], [0, 1, 4097]].each { |list| assert_raises(ArgumentError) { server.new(*list, 4096) } }
+    assert_raises(TypeError) { server.new("a", 1, 1, 4096) }
+    assert_raises(RangeError) { server.new(-1 << 40, 1, 1, 4096) }
   end
 
   # What a serving loop asks.
   def test_facts
     facts = UBLK::Native.facts(RamDisk.new)
-    assert_equal({ read_only: false, can_discard: false, can_write_zeroes: false, takes_unmap: false }, facts)
+    assert_equal({ reads_into: false, writes_from: false, read_only: false, can_discard: false, can_write_zeroes: false,
+                   takes_unmap: false }, facts)
+    disk = RamDisk.new
+    def disk.read_into(buffer, offset) = buffer.set(read(offset, buffer.size))
+    assert_equal [true, false], UBLK::Native.facts(disk).values_at(:reads_into, :writes_from)
     disk = RamDisk.new
     def disk.write_zeroes(_offset, _length, unmap:) = unmap
     assert_equal [true, true], UBLK::Native.facts(disk).values_at(:can_write_zeroes, :takes_unmap)

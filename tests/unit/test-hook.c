@@ -168,6 +168,7 @@ int main(int argc, char *argv[]) {
         add_memory_tests();
         add_code_tests();
         add_serve_tests();
+        add_buffer_tests();
         add_misbehaviour_tests();
         add_guard_tests();
         add_stock_tests();

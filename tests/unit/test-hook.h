@@ -50,6 +50,7 @@ void add_argument_tests(void);
 void add_memory_tests(void);
 void add_code_tests(void);
 void add_serve_tests(void);
+void add_buffer_tests(void);
 void add_misbehaviour_tests(void);
 void add_guard_tests(void);
 void add_stock_tests(void);

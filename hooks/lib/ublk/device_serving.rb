@@ -52,7 +52,7 @@ module UBLK
 
       # Returns when every queue is fetched: from then on each is served.
       def serve_queues
-        @server = server_class.new(id, info.queues, info.depth)
+        @server = server_class.new(id, info.queues, info.depth, info.max_io_bytes)
         @threads = Array.new(info.queues) { |queue| Thread.new { serve(queue) } }
         fetched = 0
         while fetched < info.queues

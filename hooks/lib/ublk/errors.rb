@@ -27,6 +27,10 @@ module UBLK
   class MemoryError < Error
   end
 
+  # A UBLK::Buffer is used after its request has been answered, or a write's is changed.
+  class BufferError < Error
+  end
+
   # An argument of the device is unknown, missing, or of the wrong type.
   class ArgumentsError < Error
   end

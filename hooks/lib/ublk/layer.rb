@@ -9,6 +9,9 @@ module UBLK
   # them. So is `recovery`; a layer that declares one can make it stricter, but never lifts :none.
   #
   # A layer is made once for a device and may be called from several threads, one for each queue.
+  #
+  # Of the two forms that a read or a write has, one is enough: a target or a layer that has only the other is asked in that
+  # one. Where every layer only passes on, or has both, and the target is given a UBLK::Buffer, no String is made.
   class Layer < Target
     # Where a device's data comes from when a layer needs the bytes itself.
     NUL = "\0".b.freeze
@@ -25,7 +28,7 @@ module UBLK
     def initialize(target) # rubocop:disable Lint/MissingSuper: there is no size of its own
       raise ArgumentError, "a layer goes round a UBLK::Target, not a #{target.class}" unless Target === target
 
-      @target = target
+      @target = even(target)
       @takes_unmap = Abilities.takes_unmap?(target)
     end
 
@@ -48,11 +51,16 @@ module UBLK
 
     def read(offset, length) = @target.read(offset, length)
     def write(offset, data) = @target.write(offset, data)
+    def read_into(buffer, offset) = @target.read_into(buffer, offset)
+    def write_from(buffer, offset) = @target.write_from(buffer, offset)
     def flush = @target.flush
     def discard(offset, length) = @target.discard(offset, length)
     def write_zeroes(offset, length, unmap: true) = zero(@target, offset, length, unmap)
 
     private
+
+    # A target of which this layer may call the form that it calls.
+    def even(target) = Abilities.goes_round?(self, target) ? Forms.new(target) : target
 
     # write_zeroes of any target; one that doesn't take `unmap:` never hears of it.
     def zero(target, offset, length, unmap)
@@ -118,6 +126,35 @@ module UBLK
 
       raise ArgumentError, "block must be a power of two from #{logical_block_size} to 16M, " \
                            "not #{given.inspect}"
+    end
+  end
+
+  # Round a target with two forms of which one is newer, as in a class derived from a hook that has both: whichever is
+  # called, it is the newer one that answers.
+  class Forms < Layer
+    def initialize(target) # rubocop:disable Lint/MissingSuper: goes round what a layer can't
+      @target = target
+      @takes_unmap = Abilities.takes_unmap?(target)
+      @reads_into, @writes_from = %i[read write].map { |operation| Abilities.buffers?(target, operation) }
+    end
+
+    def read(offset, length)
+      @reads_into ? Buffer.for_read(length) { |buffer| @target.read_into(buffer, offset) } : @target.read(offset, length)
+    end
+
+    def write(offset, data)
+      @writes_from ? Buffer.for_write(data) { |buffer| @target.write_from(buffer, offset) } : @target.write(offset, data)
+    end
+
+    def read_into(buffer, offset)
+      return @target.read_into(buffer, offset) if @reads_into
+
+      data = @target.read(offset, buffer.size)
+      data.is_a?(Integer) ? data : buffer.set(data)
+    end
+
+    def write_from(buffer, offset)
+      @writes_from ? @target.write_from(buffer, offset) : @target.write(offset, buffer.get)
     end
   end
 end

@@ -53,7 +53,8 @@ module UBLK
     class << self
       # What a serving loop has to know of a target, beside its methods.
       def facts(target)
-        { read_only: target.read_only? ? true : false,
+        { **Abilities.forms(target, "auto"),
+          read_only: target.read_only? ? true : false,
           can_discard: Abilities.supports?(target, :discard),
           can_write_zeroes: Abilities.supports?(target, :write_zeroes),
           takes_unmap: Abilities.takes_unmap?(target) }

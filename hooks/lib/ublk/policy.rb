@@ -19,6 +19,8 @@ module UBLK
     def read(offset, length) = decide(:read, offset, length) { |target| target.read(offset, length) }
     def write(offset, data) = decide(:write, offset, data.bytesize) { |target| target.write(offset, data) }
     def resize(bytes) = @target.resize(bytes)
+    def read_into(buffer, offset) = decide(:read, offset, buffer.size) { |target| target.read_into(buffer, offset) }
+    def write_from(buffer, offset) = decide(:write, offset, buffer.size) { |target| target.write_from(buffer, offset) }
     def flush = decide(:flush, 0, 0, &:flush)
     def discard(offset, length) = decide(:discard, offset, length) { |target| target.discard(offset, length) }
 
@@ -32,9 +34,16 @@ module UBLK
       verdict = before(op, offset, length)
       case verdict
       when nil then yield @target
-      when Target then yield verdict
+      when Target then yield other(verdict)
       else -errno(verdict)
       end
+    end
+
+    # Asked for again and again, as a rule.
+    def other(target)
+      @others ||= {}.compare_by_identity
+      @others.shift if @others.size >= 16
+      @others[target] ||= even(target)
     end
 
     # A number, or a class of Errno.

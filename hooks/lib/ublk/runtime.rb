@@ -18,16 +18,17 @@ module UBLK
     class << self
       # Loads the script and builds the target. arguments: [[name, D-Bus type, value as text], …]. recovery:
       # what the user asks for, "default" for what the class declares. grants: see Needs; nil where there is no unit.
-      # state, state_owner: see UBLK.serve_device. capture, code: of Code.prepare. Returns a Hash with the target and its
-      # geometry.
+      # state, state_owner: see UBLK.serve_device. capture, code: of Code.prepare. data_path: see Abilities.forms. Returns a
+      # Hash with the target and its geometry.
       def load(name:, path:, class_name:, device:, arguments:, recovery:, read_only:, grants: nil, state: nil, state_owner: nil,
-               capture: false, code: nil)
+               capture: false, code: nil, data_path: nil)
         Code.prepare(code, capture: capture)
         UBLK.serve_device(device, read_only: read_only, state: state, state_owner: state_owner)
         stack, values, recovery = load_script(name, path, class_name, device, arguments, recovery, grants)
         @target = target = stack.build(read_secrets(values, grants))
         check_methods(target, stack.target_class, read_only)
-        facts(target, recovery).merge(takes_size: stack.options.key?(:size)).tap { settle }
+        forms = Abilities.forms(target, data_path, writable: !read_only && !target.read_only?)
+        facts(target, recovery, forms).merge(takes_size: stack.options.key?(:size)).tap { settle }
       end
 
       # The same as far as nothing is built: loads the script and checks the arguments. grants: of another process.
@@ -109,8 +110,8 @@ module UBLK
                          "a disk that can't be written says `def read_only? = true`"
       end
 
-      def facts(target, recovery)
-        { target: target, recovery: recovery,
+      def facts(target, recovery, forms)
+        { **forms, target: target, recovery: recovery,
           size: integer(target, :size, UINT64_MAX),
           logical_block_size: integer(target, :logical_block_size, UINT32_MAX),
           physical_block_size: integer(target, :physical_block_size, UINT32_MAX),

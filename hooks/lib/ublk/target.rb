@@ -46,17 +46,34 @@ module UBLK
       @depth = check_count(:depth, depth)
     end
 
-    # Returns a String of exactly `length` bytes.
-    def read(_offset, _length)
+    # Returns a String of exactly `length` bytes. A target that defines `read_into` needs none: this one is then for layers
+    # that want a String.
+    def read(offset, length)
+      return Buffer.for_read(length) { |buffer| read_into(buffer, offset) } if Abilities.defines?(self, :read_into)
+
       raise NotImplementedError, "#{self.class} does not define read(offset, length)"
     end
 
-    # Stores `data`, a String that belongs to the hook from now on. Returns the number of bytes: all of them.
-    def write(_offset, _data)
+    # Stores `data`, a String that belongs to the hook from now on. Returns the number of bytes: all of them. Without it
+    # `write_from` does it.
+    def write(offset, data)
+      return Buffer.for_write(data) { |buffer| write_from(buffer, offset) } if Abilities.defines?(self, :write_from)
       raise Errno::EROFS if read_only?
 
       raise NotImplementedError, "#{self.class} does not define write(offset, data)"
     end
+
+    # The fast form of read: fills `buffer`, a UBLK::Buffer, whose size is the request's. Returns the number of bytes, all
+    # of them. The service uses it if a target has it, and then makes no String.
+    def read_into(buffer, offset)
+      raise NotImplementedError, "#{self.class} does not define read_into(buffer, offset)" unless Abilities.defines?(self, :read)
+
+      data = read(offset, buffer.size)
+      data.is_a?(Integer) ? data : buffer.set(data)
+    end
+
+    # The fast form of write: stores what is in `buffer`. Returns the number of bytes: all of them.
+    def write_from(buffer, offset) = write(offset, buffer.get)
 
     # Returns once everything that was written is durable; a negative Integer refuses.
     def flush = 0

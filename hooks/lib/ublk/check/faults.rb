@@ -26,7 +26,7 @@ module UBLK
           File.prepend(intercept(READS => :read, WRITES => :write, SYNCS => :sync))
           IO.singleton_class.prepend(intercept(CLASS_METHODS))
           Sys.singleton_class.prepend(intercept(%i[punch_hole zero_range] => :write))
-          UBLK::Buffer.prepend(intercept(%i[pread] => :read, %i[pwrite] => :write)) if UBLK.const_defined?(:Buffer)
+          Buffer.prepend(intercept(%i[pread] => :read, %i[pwrite] => :write))
         end
 
         # kinds: :read, :write, :sync.
@@ -41,7 +41,7 @@ module UBLK
           return unless kind && Thread.current == Thread.main
 
           @fired += 1
-          @method_name = "#{receiver.is_a?(Module) ? "#{receiver}." : "File#"}#{name}"
+          @method_name = name_of(receiver, name)
           @frames = caller_locations(2) if @frames.empty?
           raise Errno::EIO, "put there by --check"
         end
@@ -64,6 +64,14 @@ module UBLK
 
         private
 
+        def name_of(receiver, name)
+          case receiver
+          when Module then "#{receiver}.#{name}"
+          when Buffer then "UBLK::Buffer##{name}"
+          else "File##{name}"
+          end
+        end
+
         def key(file) = file.stat.then { |stat| [stat.dev, stat.ino] }
 
         # A module that asks `meet` before each of these methods; a Hash of names to kinds.
@@ -74,7 +82,8 @@ module UBLK
               define_method(name) do |*arguments, **keywords, &block|
                 Faults.meet(kinds, self, name)
                 result = super(*arguments, **keywords, &block)
-                Faults.wrote(self, result) if kinds == :write && is_a?(File)
+                file = is_a?(Buffer) ? arguments.first : self
+                Faults.wrote(file, result) if kinds == :write && file.is_a?(File)
                 Faults.synced(self) if kinds == :sync
                 result
               end

@@ -19,6 +19,8 @@ module UBLK
 
       def read(offset, length) = @target.read(inside(offset, length), length)
       def write(offset, data) = @target.write(inside(offset, data.bytesize), data)
+      def read_into(buffer, offset) = @target.read_into(buffer, inside(offset, buffer.size))
+      def write_from(buffer, offset) = @target.write_from(buffer, inside(offset, buffer.size))
       def discard(offset, length) = @target.discard(inside(offset, length), length)
       def write_zeroes(offset, length, unmap: true) = zero(@target, inside(offset, length), length, unmap)
 

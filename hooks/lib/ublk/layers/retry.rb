@@ -27,6 +27,9 @@ module UBLK
       # The hook below may change or keep what it is given: each try has its own.
       def write(offset, data) = around(:write, offset, data.bytesize) { @target.write(offset, data.dup) }
 
+      # Nobody can change what is in that.
+      def write_from(buffer, offset) = around(:write, offset, buffer.size) { @target.write_from(buffer, offset) }
+
       # The last try counts as it ends.
       def around(_op, _offset, _length, &operation)
         @times.times do |tried|
