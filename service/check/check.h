@@ -20,6 +20,7 @@ typedef struct CheckOptions {
         char *hook;              /* the name, as messages have it */
         char *path;              /* of the script, absolute */
         const char *class_name;  /* borrowed from argv, as all that follows */
+        const char *data_path;   /* NULL: auto */
         Argument *arguments;     /* of the user */
         size_t n_arguments;
         Recovery recovery;

@@ -129,6 +129,13 @@ static void describe_wrong(const CheckDisk *d, const uint8_t *got, const uint8_t
                 (void) snprintf(ret, 48, " (%" PRIu64 " of %" PRIu64 " blocks are wrong)", n, blocks);
 }
 
+/* What a UBLK::Buffer holds before it is filled (hooks/serve.c, spoil). */
+static bool is_unfilled(const CheckDisk *d, const uint8_t *got, uint64_t length) {
+        size_t n = length < PROBE ? length : PROBE;
+
+        return d->geometry.buffers && (got[0] == 0x5a || got[0] == 0xa5) && check_is_constant(got, n);
+}
+
 int disk_diagnose_data(CheckDisk *d, const SimulatedRequest *r) {
         const Request *q = &r->request;
         const uint8_t *got = r->payload, *expected = disk_expected(d, q->offset), *previous;
@@ -144,6 +151,10 @@ int disk_diagnose_data(CheckDisk *d, const SimulatedRequest *r) {
 
 #define READ "read of %" PRIu64 " bytes at %" PRIu64 ": "
 #define WRONG "%s"
+        if (is_unfilled(d, got + i, q->length - i))
+                return check_fault(d, "buffer-unfilled",
+                                   READ "from byte %" PRIu64 " of it on the buffer was not filled, and read_into said that it was",
+                                   q->length, q->offset, i);
         unit = find_unit(d, got, q->offset, q->length);
         if (unit > 0)
                 return check_fault(d, "offset-unit",

@@ -2,8 +2,21 @@
 #include "service/check/disk.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <sys/stat.h>
+
+#define THREADS_TURN_USEC (200 * USEC_PER_MSEC)
+
+static int put_fault(CheckDisk *d, const char *id, const char *before, const char *message) {
+        d->fault = json_pack("{s:s, s:o}", "id", id, "message", json_sprintf("%s%s%s", before, d->context, message ? message : ""));
+        return -1;
+}
+
+static void wait_a_moment(void *argument) {
+        (void) argument;
+        (void) usleep(THREADS_TURN_USEC);
+}
 
 int check_fault(CheckDisk *d, const char *id, const char *format, ...) {
         _cleanup_free_ char *message = NULL;
@@ -17,8 +30,14 @@ int check_fault(CheckDisk *d, const char *id, const char *format, ...) {
         va_end(ap);
         if (n < 0)
                 message = NULL;
-        d->fault = json_pack("{s:s, s:o}", "id", id, "message", json_sprintf("%s%s", d->context, message ? message : ""));
-        return -1;
+        /* Whatever came of it, this is where it came from. It may be a thread that had no turn yet. */
+        if (d->geometry.buffers && d->server && d->n_stale_calls == hook_stale_calls())
+                d->server->unlocked(d->server->userdata, wait_a_moment, NULL);
+        if (d->n_stale_calls != hook_stale_calls()) {
+                d->n_stale_calls = hook_stale_calls();
+                return put_fault(d, "buffer-kept", "a UBLK::Buffer was used after the request that it was of; seen by this: ", message);
+        }
+        return put_fault(d, id, "", message);
 }
 
 static _printf_(2, 0) void set_note(CheckDisk *d, const char *format, va_list ap) {
@@ -105,6 +124,8 @@ int disk_load(CheckDisk *d, const Argument *arguments, Failure *ret_failure) {
                 .n_arguments = o->n_arguments,
                 .recovery = o->recovery,
                 .read_only = o->read_only,
+                .fresh_buffers = o->rounds == 0,
+                .data_path = o->data_path,
                 .memory = on_memory,
                 .report = on_report,
                 .userdata = d,
@@ -270,6 +291,16 @@ void disk_serve(CheckDisk *d) {
         s->since_usec = 0;
 }
 
+/* A hook may also swallow what that raises. */
+static int check_stale(CheckDisk *d) {
+        const Request *q = &d->requests[0].request;
+
+        if (d->n_stale_calls == hook_stale_calls())
+                return 0;
+        return check_fault(d, "buffer-kept", "%s of %" PRIu64 " bytes at %" PRIu64 ", or what ran meanwhile", operation_to_string(q->op),
+                           q->length, q->offset);
+}
+
 void disk_clear(CheckDisk *d) {
         for (size_t i = 0; i < d->n_requests; i++)
                 simulated_request_done(&d->requests[i]);
@@ -317,9 +348,10 @@ static int judge(CheckDisk *d, const SimulatedRequest *r) {
 }
 
 int disk_run(CheckDisk *d) {
-        int r = 0;
+        int r;
 
         disk_serve(d);
+        r = check_stale(d);
         for (size_t i = 0; i < d->n_requests && r == 0; i++)
                 r = judge(d, &d->requests[i]);
         disk_clear(d);

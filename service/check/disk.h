@@ -86,6 +86,7 @@ typedef struct CheckDisk {
         size_t n_requests;
         uint8_t *payload;                /* CHECK_PAYLOAD_SIZE bytes */
         size_t payload_used;
+        uint64_t n_stale_calls;          /* of a UBLK::Buffer whose request has its answer; those that were seen */
 
         json_t *fault;                   /* of the check at work: id, message */
         char *note;                      /* of the check at work, or why it was skipped */

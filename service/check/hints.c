@@ -64,6 +64,11 @@ static const struct {
         { "encoding",
           "the data is bytes: use bytesize and byteslice, open files with \"r+b\", and never encode, "
           "chomp or strip." },
+        { "buffer-kept",
+          "a UBLK::Buffer is good until read_into or write_from returns: copy what is needed later, with get, and keep no buffer "
+          "in a variable, a queue or another thread." },
+        { "buffer-unfilled",
+          "fill all of the buffer before you return its size: pread returns less at the end of a file, and `fill` makes the rest zero." },
         { "payload-reused",
           "each write gets a String of its own. Keep that one, and do not copy later data into it." },
         { "payload-changed",

@@ -77,7 +77,7 @@ static int find_hook(CheckOptions *o, const char *hook) {
 static int take_service_option(CheckOptions *o, const char *key, const char *value) {
         static const char *const without_meaning[] = {
                 "queues", "depth", "on-failure", "id", "persistent", "mlock", "start-timeout", "partscan",
-                "data-path", "processes", "concurrency",
+                "processes", "concurrency",
         };
         int r = 1;
 
@@ -87,6 +87,8 @@ static int take_service_option(CheckOptions *o, const char *key, const char *val
                 r = (o->recovery = recovery_from_string(value)) < 0 ? -EINVAL : 1;
         else if (streq(key, "read-only"))
                 r = parse_boolean(value, &o->read_only) < 0 ? -EINVAL : 1;
+        else if (streq(key, "data-path"))
+                r = streq(o->data_path = value, "auto") || streq(value, "string") || streq(value, "buffer") ? 1 : -EINVAL;
         else if (streq(key, "max-io-size"))
                 r = parse_u32(value, MAX_IO_SIZE,
                               &o->max_io_size) < 0 || o->max_io_size < 4096 || o->max_io_size % 4096 ? -EINVAL : 1;

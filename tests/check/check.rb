@@ -256,9 +256,14 @@ def test_options(bench)
     figures = bench.check("--time=3", "memory", "size=16M").last["checks"].first["figures"]
     bench.expect([true, true], figures.values_at("randread", "randwrite").map { |f| f["median"].between?(0.01, 1000) })
   end
+  bench.test("data-path=string, data-path=buffer") do
+    %w[string buffer].each { |path| expect_pass(bench.check("memory", "size=64K", "data-path=#{path}").last) }
+    status, document = bench.check("#{__dir__}/sound/blocks-of-4096.rb", "data-path=buffer")
+    raise document.to_s unless status == 1 && document["error"]["message"].include?("define read_into and write_from")
+  end
   bench.test("hook-timeout=0, as create has it") { bench.expect(0, bench.run("--check", "--time=1", "memory", "size=1M", "hook-timeout=0").first) }
   bench.test("wrong usage is status 2") do
-    [%w[--check], %w[--check nosuch], %w[--check memory], %w[--check memory size=x], %w[--check memory size=1M other=1], %w[--check --seed=x memory],
+    [%w[--check], %w[--check nosuch], %w[--check memory], %w[--check memory size=x], %w[--check memory size=1M other=1], %w[--check --seed=x memory], %w[--check memory size=1M data-path=routed-copy],
      %w[--check memory recovery=x size=1M]].each { |words| bench.expect([words, 2], [words, bench.run(*words).first]) }
   end
 end
