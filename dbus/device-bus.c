@@ -26,6 +26,7 @@ static void emit_changes(DeviceBus *db, unsigned changed) {
                 { DEVICE_CHANGED_RESTARTS, "Restarts" },    { DEVICE_CHANGED_LAST_ERROR, "LastError" },
                 { DEVICE_CHANGED_BLOCK_SIZE, "BlockSize" }, { DEVICE_CHANGED_READ_ONLY, "ReadOnly" },
                 { DEVICE_CHANGED_RECOVERY, "Recovery" },   { DEVICE_CHANGED_ARGUMENTS, "Arguments" },
+                { DEVICE_CHANGED_DATA_PATH, "DataPath" },
         };
         char *list[ELEMENTSOF(names) + 1] = {};
         _cleanup_free_ char *path = NULL;
@@ -246,7 +247,7 @@ static int get_string(sd_bus *bus, const char *path, const char *interface, cons
         else if (streq(property, "Recovery"))
                 s = device_recovery(d);
         else if (streq(property, "DataPath"))
-                s = "string"; /* the one road that there is yet */
+                s = device_data_path(d);
         else if (streq(property, "State"))
                 s = device_state_to_string(d->state);
         else if (streq(property, "LastError"))
@@ -367,7 +368,7 @@ static const sd_bus_vtable device_vtable[] = {
         SD_BUS_PROPERTY("MaxIOSize", "u", get_u32, 0, CONSTANT),
         SD_BUS_PROPERTY("ReadOnly", "b", get_bool, 0, CHANGES),
         SD_BUS_PROPERTY("Recovery", "s", get_string, 0, CHANGES),
-        SD_BUS_PROPERTY("DataPath", "s", get_string, 0, CONSTANT),
+        SD_BUS_PROPERTY("DataPath", "s", get_string, 0, CHANGES),
         SD_BUS_PROPERTY("Unit", "s", get_unit, 0, CONSTANT),
         SD_BUS_PROPERTY("CreationTimestamp", "t", get_u64, 0, CONSTANT),
         SD_BUS_PROPERTY("Size", "t", get_u64, 0, CHANGES),

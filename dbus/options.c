@@ -62,7 +62,7 @@ static int check_done(const DeviceConfig *c, const Option *o, sd_bus_error *e) {
         if (streq(o->name, "partscan"))
                 done = !c->partscan;
         else if (streq(o->name, "data-path"))
-                done = streq(c->data_path, "auto") || streq(c->data_path, "string");
+                done = strncmp(c->data_path, "routed", strlen("routed")) != 0;
         return done ? 0 : refuse_undone(o->name, e);
 }
 

@@ -48,7 +48,7 @@ static void help(void) {
              "Of the NAME=VALUE of create, these are for the service, all others for the hook:\n"
              "  queues=N depth=N max-io-size=BYTES read-only=BOOL recovery=reissue|fail|fail-io|none\n"
              "  on-failure=wait|error id=N persistent=BOOL mlock=BOOL hook-timeout=USEC start-timeout=USEC\n"
-             "  class=CLASS data-path=auto|string\n"
+             "  class=CLASS data-path=auto|string|buffer\n"
              "\n"
              "Exit status:\n"
              "  0  done\n"

@@ -212,12 +212,18 @@ void device_forget_failure(Device *d) {
 }
 
 unsigned device_take_hello(Device *d, uint32_t pid, const WorkerReply *hello) {
-        const char *before = device_recovery(d);
+        const char *before = device_recovery(d), *path = device_data_path(d);
+        unsigned changed = 0;
 
         d->recovery = (Recovery) hello->geometry.recovery;
         d->hello_pid = pid;
         d->code = (CodeState) hello->code;
-        return streq(before, device_recovery(d)) ? 0 : DEVICE_CHANGED_RECOVERY;
+        d->buffers = hello->geometry.buffers;
+        if (!streq(before, device_recovery(d)))
+                changed |= DEVICE_CHANGED_RECOVERY;
+        if (!streq(path, device_data_path(d)))
+                changed |= DEVICE_CHANGED_DATA_PATH;
+        return changed;
 }
 
 bool device_has_hello(const Device *d) {
@@ -234,4 +240,10 @@ int device_node(const Device *d, char **ret) {
 
 const char *device_recovery(const Device *d) {
         return recovery_to_string(d->recovery != RECOVERY_DEFAULT ? d->recovery : d->config->recovery);
+}
+
+const char *device_data_path(const Device *d) {
+        if (d->hello_pid != 0)
+                return d->buffers ? "buffer" : "string";
+        return d->config->data_path ? d->config->data_path : "auto";
 }

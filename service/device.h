@@ -68,6 +68,7 @@ enum {
         DEVICE_CHANGED_READ_ONLY = 1 << 6,
         DEVICE_CHANGED_RECOVERY = 1 << 7,
         DEVICE_CHANGED_ARGUMENTS = 1 << 8, /* said by who changes them, never by device_refresh */
+        DEVICE_CHANGED_DATA_PATH = 1 << 9,
 };
 
 typedef struct Device {
@@ -80,6 +81,7 @@ typedef struct Device {
         uint32_t restarts;
         Failure failure;        /* the last one reported, message NULL if none */
         char *last_error;       /* described for a person, "" if none */
+        bool buffers;           /* that worker's hook is given buffers */
         Recovery recovery;      /* as a worker said it last; RECOVERY_DEFAULT: none was heard yet */
         uint32_t hello_pid;     /* the worker that said it, 0: none */
         CodeState code;         /* that worker said this of its code, then */
@@ -114,3 +116,5 @@ int device_node(const Device *d, char **ret);
 /* Resolved as far as known: "default" only before a worker of a class that declares it was heard. For a person to read: who
  * decides by it has to ask device_has_hello as well. */
 const char *device_recovery(const Device *d);
+/* The road that the bytes take, as a worker said it last; "auto", or the one that was asked for, if none was heard yet. */
+const char *device_data_path(const Device *d);

@@ -136,6 +136,7 @@ static WorkerReply reply_of(const DeviceConfig *c) {
                 .geometry = { .size = size_of(c),
                               .logical_block_size = 4096,
                               .physical_block_size = 4096,
+                              .buffers = streq(c->data_path, "buffer"),
                               .recovery = c->recovery != RECOVERY_DEFAULT ? c->recovery :
                                           streq(c->hook, "none") ? RECOVERY_NONE : RECOVERY_REISSUE },
         };

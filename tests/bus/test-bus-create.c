@@ -114,10 +114,12 @@ static void test_not_done_yet(Fixture *f, gconstpointer data) {
         fixture_assert_error(f, fixture_create_option(f, "d", "memory", "processes", "u", 2), name, "processes");
         fixture_assert_error(f, fixture_create_option(f, "d", "memory", "concurrency", "u", 2), name, "concurrency");
         fixture_assert_error(f, fixture_create_option(f, "d", "memory", "partscan", "b", true), name, "partscan");
-        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "data-path", "s", "buffer"), name, "data-path");
+        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "data-path", "s", "routed-copy"), name, "data-path");
         g_assert_nonnull(strstr(f->error.message, "doesn't do it yet"));
         fixture_assert_error(f, fixture_create_option(f, "d", "memory", "data-path", "s", "teleport"), INVALID_ARGS, "data-path");
         assert_nothing_left(f);
+        g_assert_cmpint(fixture_create_option(f, "b", "memory", "data-path", "s", "buffer"), >=, 0);
+        g_assert_cmpstr(fixture_get_string(f, "/org/ublk/device/0", "DataPath"), ==, "buffer");
         g_assert_cmpint(fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "memory", 4, "hook-timeout", "t", UINT64_C(0),
                                      "on-failure", "s", "error", "partscan", "b", false, "data-path", "s", "string"), >=, 0);
 }

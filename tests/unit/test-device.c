@@ -142,14 +142,20 @@ static void test_hello(void) {
 
         c->name = strdup("disk3");
         c->hook = strdup("memory");
+        c->data_path = strdup("auto");
         d = device_new(c);
         g_assert_cmpstr(device_recovery(d), ==, "default");
         g_assert_false(device_has_hello(d));
         d->unit.main_pid = 77;
-        g_assert_cmpint(device_take_hello(d, 77, &reply), ==, DEVICE_CHANGED_RECOVERY);
+        g_assert_cmpstr(device_data_path(d), ==, "auto");
+        g_assert_cmpint(device_take_hello(d, 77, &reply), ==, DEVICE_CHANGED_RECOVERY | DEVICE_CHANGED_DATA_PATH);
         g_assert_cmpint(device_take_hello(d, 77, &reply), ==, 0);
         g_assert_cmpstr(device_recovery(d), ==, "reissue");
         g_assert_true(device_has_hello(d));
+        g_assert_cmpstr(device_data_path(d), ==, "string");
+        reply.geometry.buffers = true;
+        g_assert_cmpint(device_take_hello(d, 77, &reply), ==, DEVICE_CHANGED_DATA_PATH);
+        g_assert_cmpstr(device_data_path(d), ==, "buffer");
         d->unit.main_pid = 78;
         g_assert_false(device_has_hello(d));
         d->unit.main_pid = 0;
