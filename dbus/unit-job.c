@@ -75,6 +75,19 @@ int unit_job_type(const char *unit, uint64_t timeout_usec, char **ret) {
         return r < 0 ? r : 0;
 }
 
+int system_is_going_down(uint64_t timeout_usec) {
+        _cleanup_(bus_freep) sd_bus *bus = NULL;
+        _cleanup_free_ char *state = NULL;
+        int r;
+
+        r = connect_private(timeout_usec, &bus);
+        if (r < 0)
+                return r;
+        r = sd_bus_get_property_string(bus, NULL, "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", "SystemState", NULL,
+                                       &state);
+        return r < 0 ? r : streq(state, "stopping");
+}
+
 int unit_restart(const char *unit, uint64_t timeout_usec) {
         _cleanup_(bus_freep) sd_bus *bus = NULL;
         sd_bus_error error = SD_BUS_ERROR_NULL;

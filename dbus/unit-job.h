@@ -11,6 +11,9 @@
 /* "stop", "restart", …, or "none" if the unit has no job. Owned by the caller. Each of two calls takes at most timeout_usec, more than 0. */
 int unit_job_type(const char *unit, uint64_t timeout_usec, char **ret);
 
+/* 1 if the machine is going down, else 0. */
+int system_is_going_down(uint64_t timeout_usec);
+
 /* Queues a restart in the place of whatever job there is, and does not wait for it. */
 int unit_restart(const char *unit, uint64_t timeout_usec);
 

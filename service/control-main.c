@@ -19,6 +19,7 @@
 #include "service/worker-link.h"
 
 #include <sys/stat.h>
+#include <systemd/sd-daemon.h>
 
 #define EXIT_USAGE 2
 
@@ -148,8 +149,13 @@ static int worker_in_memory(uint32_t id, pid_t pid, uint64_t timeout_usec) {
         return r < 0 ? r : reply.geometry.in_memory != 0;
 }
 
+static void ask_for_time(uint64_t usec) {
+        (void) sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long) usec);
+}
+
 static int run_stop(Run *run, Failure *f) {
-        static const StopCalls calls = { .job_type = unit_job_type, .restart = unit_restart, .in_memory = worker_in_memory };
+        static const StopCalls calls = { .job_type = unit_job_type, .restart = unit_restart, .going_down = system_is_going_down,
+                                          .in_memory = worker_in_memory, .more_time = ask_for_time };
         const char *s = getenv("MAINPID");
         uint32_t pid = 0;
 

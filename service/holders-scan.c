@@ -46,7 +46,8 @@ static void add_number(Disk *d, const char *path) {
         char line[64];
 
         read_line(path, line, sizeof(line));
-        if (sscanf(line, "%u:%u", &major, &minor) == 2 && d->n_numbers < DISK_MAX_NUMBERS)
+        if (sscanf(line, "%u:%u", &major, &minor) == 2 && d->n_numbers < DISK_MAX_NUMBERS &&
+            !disk_has_number(d, makedev(major, minor)))
                 d->numbers[d->n_numbers++] = makedev(major, minor);
 }
 
@@ -67,6 +68,91 @@ int disk_read(uint32_t id, Disk *ret) {
                 }
         *ret = d;
         return 0;
+}
+
+bool disk_has_path(const Disk *d, const char *path) {
+        struct stat st;
+
+        if (disk_has_name(d, path))
+                return true;
+        return strncmp(path, "/dev/", 5) == 0 && stat(path, &st) == 0 && S_ISBLK(st.st_mode) &&
+               disk_has_number(d, st.st_rdev);
+}
+
+static void add_tower(Disk *d, const char *name);
+
+/* Entries of a directory in /sys that are block devices; prefix: of their names. */
+static void add_towers(Disk *d, DIR *dir, const char *prefix) {
+        for (struct dirent *e; dir && (e = readdir(dir));)
+                if (e->d_name[0] != '.' && strncmp(e->d_name, prefix, strlen(prefix)) == 0)
+                        add_tower(d, e->d_name);
+}
+
+/* A block device, its partitions, and all that holds one of them. */
+static void add_tower(Disk *d, const char *name) {
+        _cleanup_closedir_ DIR *partitions = NULL, *holders = NULL;
+        size_t before = d->n_numbers;
+        char path[512];
+
+        (void) snprintf(path, sizeof(path), "/sys/class/block/%s/dev", name);
+        add_number(d, path);
+        if (d->n_numbers == before)
+                return; /* known, or no block device */
+        partitions = open_directory("/sys/class/block/%s", name);
+        add_towers(d, partitions, name);
+        holders = open_directory("/sys/class/block/%s/holders", name);
+        add_towers(d, holders, "");
+}
+
+/* Loop devices on what is there already; those on them again are found next time. */
+static void add_loop_towers(Disk *d) {
+        _cleanup_closedir_ DIR *dir = open_directory("/sys/block");
+
+        for (struct dirent *e; dir && (e = readdir(dir));) {
+                char path[512], line[512];
+
+                if (strncmp(e->d_name, "loop", 4) != 0)
+                        continue;
+                (void) snprintf(path, sizeof(path), "/sys/block/%s/loop/backing_file", e->d_name);
+                read_line(path, line, sizeof(line));
+                if (*line && disk_has_path(d, line))
+                        add_tower(d, e->d_name);
+        }
+}
+
+static bool is_partition(DIR *disk, const char *name) {
+        char path[300];
+
+        (void) snprintf(path, sizeof(path), "%s/partition", name);
+        return faccessat(dirfd(disk), path, F_OK, 0) == 0;
+}
+
+bool disk_is_top(dev_t number) {
+        _cleanup_closedir_ DIR *dir = NULL, *holders = NULL;
+        unsigned number_major = major(number), number_minor = minor(number);
+
+        dir = open_directory("/sys/dev/block/%u:%u", number_major, number_minor);
+        for (struct dirent *e; dir && (e = readdir(dir));)
+                if (e->d_name[0] != '.' && is_partition(dir, e->d_name))
+                        return false;
+        holders = open_directory("/sys/dev/block/%u:%u/holders", number_major, number_minor);
+        for (struct dirent *e; holders && (e = readdir(holders));)
+                if (e->d_name[0] != '.')
+                        return false;
+        return true;
+}
+
+void disk_add_stacked(Disk *d) {
+        char name[32];
+        size_t before;
+
+        (void) snprintf(name, sizeof(name), "ublkb%u", d->id);
+        d->n_numbers = 0;
+        add_tower(d, name);
+        do {
+                before = d->n_numbers;
+                add_loop_towers(d);
+        } while (d->n_numbers > before);
 }
 
 static int add_names(Holders *h, DIR *dir) {
@@ -103,16 +189,6 @@ static int add_loops(Holders *h, const Disk *d) {
         return 0;
 }
 
-/* "/dev/disk/by-id/…" in a configuration. Nothing else is looked at: stat(2) may hang. */
-static bool path_is_of_disk(const Disk *d, const char *path) {
-        struct stat st;
-
-        if (disk_has_name(d, path))
-                return true;
-        return strncmp(path, "/dev/", 5) == 0 && stat(path, &st) == 0 && S_ISBLK(st.st_mode) &&
-               disk_has_number(d, st.st_rdev);
-}
-
 static int add_nvmet_namespace(Holders *h, const Disk *d, const char *subsystem, const char *number) {
         _cleanup_free_ char *text = NULL;
         char path[1024], line[4096];
@@ -121,7 +197,7 @@ static int add_nvmet_namespace(Holders *h, const Disk *d, const char *subsystem,
         (void) snprintf(path, sizeof(path), "/sys/kernel/config/nvmet/subsystems/%s/namespaces/%s/device_path", subsystem,
                         number);
         read_line(path, line, sizeof(line));
-        if (!path_is_of_disk(d, line))
+        if (!disk_has_path(d, line))
                 return 0;
         (void) snprintf(path, sizeof(path), "/sys/kernel/config/nvmet/subsystems/%s/namespaces/%s/enable", subsystem, number);
         read_line(path, line, sizeof(line));
@@ -318,7 +394,7 @@ static bool ring_has_disk(pid_t pid, const char *fd, Scan *scan) {
                         continue;
                 }
                 colon = strstr(line, ": ");
-                if (files && colon && path_is_of_disk(scan->disk, colon + 2))
+                if (files && colon && disk_has_path(scan->disk, colon + 2))
                         return true;
         }
         return false;

@@ -19,6 +19,7 @@
 static const char *const kind_table[_HOLDER_MAX] = {
         [HOLDER_MOUNT]   = "mount",
         [HOLDER_SWAP]    = "swap",
+        [HOLDER_CLAIM]   = "claim",
         [HOLDER_DEVICE]  = "holder",
         [HOLDER_PROCESS] = "process",
 };
@@ -111,7 +112,7 @@ static int add_mount(Holders *h, const Disk *d, char *line) {
                 return 0;
         (void) strtok_r(tail + 3, " ", &state);
         source = strtok_r(NULL, " ", &state);
-        if (!disk_has_number(d, makedev(major, minor)) && !(source && disk_has_name(d, source)))
+        if (!disk_has_number(d, makedev(major, minor)) && !(source && disk_has_path(d, source)))
                 return 0;
         unescape(point);
         return holders_add(h, HOLDER_MOUNT, point, 0, NULL);
@@ -144,7 +145,7 @@ int holders_add_swaps(Holders *h, const Disk *d, const char *swaps) {
         for (state = copy; (line = strsep(&state, "\n"));) {
                 line[strcspn(line, " \t")] = 0;
                 unescape(line);
-                if (!disk_has_name(d, line))
+                if (!disk_has_path(d, line))
                         continue;
                 r = holders_add(h, HOLDER_SWAP, line, 0, NULL);
                 if (r < 0)
@@ -179,12 +180,10 @@ static int open_exclusively(const void *argument) {
 }
 
 /* 1 if something has it exclusively, 0 if not. */
-static int is_claimed(uint32_t id, uint64_t deadline_usec) {
+static int is_claimed(const char *node, uint64_t deadline_usec) {
         uint64_t now = now_usec(), left = deadline_usec > now ? deadline_usec - now : 0;
-        char node[32];
         int r;
 
-        (void) snprintf(node, sizeof(node), "/dev/ublkb%u", id);
         r = child_call(open_exclusively, node,
                        deadline_usec > 0 && left < PROBE_TIMEOUT_USEC ? left : PROBE_TIMEOUT_USEC);
         if (r == -ENOENT || r == -ENXIO || r == -ENODEV)
@@ -192,8 +191,56 @@ static int is_claimed(uint32_t id, uint64_t deadline_usec) {
         return r == -EBUSY ? 1 : r;
 }
 
+/* PID 1's view: control may run in a mount namespace of its own. */
+static int add_file_systems(Holders *h, const Disk *d) {
+        int r;
+
+        r = add_from_file(h, d, "/proc/1/mountinfo", MAX_MOUNTINFO, holders_add_mounts);
+        return r < 0 ? r : add_from_file(h, d, "/proc/swaps", MAX_SWAPS, holders_add_swaps);
+}
+
+/* An unmount takes the mount away first, and then writes back. */
+static int add_claims(Holders *h, const Disk *d) {
+        for (size_t i = 0; i < d->n_numbers; i++) {
+                unsigned number_major = major(d->numbers[i]), number_minor = minor(d->numbers[i]);
+                _cleanup_free_ char *node = NULL;
+                int r;
+
+                if (!disk_is_top(d->numbers[i]))
+                        continue;
+                r = config_path(&node, "/dev/block/%u:%u", number_major, number_minor);
+                if (r >= 0)
+                        r = is_claimed(node, 0);
+                if (r == 1 || r == -ETIMEDOUT)
+                        r = holders_add(h, HOLDER_CLAIM, node, 0, NULL);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+int holders_find_file_systems(uint32_t id, Holders *ret) {
+        _cleanup_(holders_done) Holders h = HOLDERS_NULL;
+        Disk d;
+        int r;
+
+        r = disk_read(id, &d);
+        if (r >= 0) {
+                disk_add_stacked(&d);
+                r = add_file_systems(&h, &d);
+        }
+        if (r >= 0 && h.n == 0)
+                r = add_claims(&h, &d);
+        if (r < 0 && r != -ENODEV)
+                return r;
+        *ret = h;
+        h = HOLDERS_NULL;
+        return 0;
+}
+
 int holders_find(uint32_t id, uint64_t deadline_usec, Holders *ret) {
         _cleanup_(holders_done) Holders h = HOLDERS_NULL;
+        char node[32];
         Disk d;
         int r;
 
@@ -204,17 +251,15 @@ int holders_find(uint32_t id, uint64_t deadline_usec, Holders *ret) {
         }
         if (r < 0)
                 return r;
-        /* PID 1's view: control may run in a mount namespace of its own. */
-        r = add_from_file(&h, &d, "/proc/1/mountinfo", MAX_MOUNTINFO, holders_add_mounts);
-        if (r >= 0)
-                r = add_from_file(&h, &d, "/proc/swaps", MAX_SWAPS, holders_add_swaps);
+        r = add_file_systems(&h, &d);
         if (r >= 0)
                 r = holders_add_stacked(&h, &d);
         if (r >= 0)
                 r = holders_add_openers(&h, &d);
         if (r < 0)
                 return r;
-        r = is_claimed(id, deadline_usec);
+        (void) snprintf(node, sizeof(node), "/dev/ublkb%u", id);
+        r = is_claimed(node, deadline_usec);
         if (r == -ETIMEDOUT)
                 r = holders_add(&h, HOLDER_DEVICE, "something that keeps the disk from being opened", 0,
                                 NULL);
@@ -277,6 +322,8 @@ static int describe_one(const Holder *h, char **ret) {
                 return xasprintf(ret, "mounted at %s", h->what);
         case HOLDER_SWAP:
                 return xasprintf(ret, "used as swap (%s)", h->what);
+        case HOLDER_CLAIM:
+                return xasprintf(ret, "%s is being unmounted, or used by something else in the kernel", h->what);
         case HOLDER_PROCESS:
                 return xasprintf(ret, "open in %s (pid %d)", h->comm ? h->comm : "?", (int) h->pid);
         default:

@@ -15,12 +15,13 @@
 typedef enum HolderKind {
         HOLDER_MOUNT,
         HOLDER_SWAP,
+        HOLDER_CLAIM,  /* whatever has what is stacked on the disk for itself alone: a file system while it is unmounted shows nowhere else */
         HOLDER_DEVICE, /* dm, md, loop …; or something in the kernel that has no name */
         HOLDER_PROCESS,
         _HOLDER_MAX,
 } HolderKind;
 
-const char *holder_kind_to_string(HolderKind kind); /* "mount", "swap", "holder", "process" */
+const char *holder_kind_to_string(HolderKind kind); /* "mount", "swap", "claim", "holder", "process" */
 
 typedef struct Holder {
         HolderKind kind;
@@ -44,6 +45,10 @@ int holders_find(uint32_t id, uint64_t deadline_usec, Holders *ret);
  * moment, and hang in it if its worker dies just then: they have no use for it. */
 int holders_find_lasting(uint32_t id, uint64_t deadline_usec, Holders *ret);
 
+/* Mounts and swap on the disk and on what is stacked on it, however high: dm (LUKS, LVM), md, loop. Without one, claims of what
+ * is on top. */
+int holders_find_file_systems(uint32_t id, Holders *ret);
+
 /* "mounted at /mnt, open in dd (pid 34)"; at most a handful is named. */
 int holders_describe(const Holders *h, char **ret);
 /* [{"kind":…,"what":…,"pid":…,"comm":…}]; NULL without memory. */
@@ -59,9 +64,15 @@ typedef struct Disk {
 
 /* -ENODEV if there is no such disk. */
 int disk_read(uint32_t id, Disk *ret);
+/* Adds the numbers of what is stacked on it, as far as there is room for them. */
+void disk_add_stacked(Disk *d);
 /* "ublkb3", "ublkb3p1", also with /dev/ before it. */
 bool disk_has_name(const Disk *d, const char *name);
 bool disk_has_number(const Disk *d, dev_t number);
+/* A block device with neither partitions nor anything stacked on it, but for loop devices, which do not claim it. */
+bool disk_is_top(dev_t number);
+/* A node of it by whatever path. Nothing outside /dev is looked at: stat(2) may hang. */
+bool disk_has_path(const Disk *d, const char *path);
 
 /* From the text of /proc/PID/mountinfo and of /proc/swaps. */
 int holders_add_mounts(Holders *h, const Disk *d, const char *mountinfo);

@@ -22,14 +22,27 @@
  * meet a worker that is putting things in order. */
 #define TOTAL_USEC (15 * USEC_PER_SEC)
 
+/* For PID 1 to say what it is about, twice. It has a lot to do when the machine goes down, and then there is no way back from a
+ * hand-over. */
+#define JOB_USEC (10 * USEC_PER_SEC)
 /* Of the steps, at most. */
-#define JOB_USEC (2 * USEC_PER_SEC)
 #define HELLO_USEC (1 * USEC_PER_SEC)
 #define RESTART_USEC (1 * USEC_PER_SEC)
 #define SYNC_USEC (5 * USEC_PER_SEC)
 #define STOP_USEC (5 * USEC_PER_SEC)
 /* With less time left than that nothing is begun that can't be taken back. */
 #define STOP_MIN_USEC (500 * USEC_PER_MSEC)
+/* While the machine goes down there is no other time for it. */
+#define LAST_SYNC_USEC (60 * USEC_PER_SEC)
+
+/* How long a file system or a process may keep a machine that is going down: longer than a mount has for its unmounting
+ * (DefaultTimeoutStopSec=, 90 s); … */
+#define USERS_USEC (100 * USEC_PER_SEC)
+/* … and dm, md or loop without one: LVM leaves its volumes active. */
+#define STACK_USEC (5 * USEC_PER_SEC)
+/* Between two looks, first and last. */
+#define LOOK_USEC (50 * USEC_PER_MSEC)
+#define LOOK_MAX_USEC (2 * USEC_PER_SEC)
 
 typedef struct Stop {
         uint32_t id;
@@ -40,6 +53,7 @@ typedef struct Stop {
         bool without_recovery; /* the kernel ends the device with its worker */
         bool stop_is_asked;    /* systemd is about to stop the unit for good, … */
         bool loses_memory;     /* … and with it what the hook has in UBLK::Memory */
+        bool going_down;       /* the machine is */
 } Stop;
 
 static uint64_t time_left(const Stop *s, uint64_t limit_usec) {
@@ -85,15 +99,25 @@ static int hand_over(const Stop *s, const char *why) {
         return wait_for_worker(s);
 }
 
+/* systemd is to leave us so much time from now on, beyond what the unit has for a stop anyway. */
+static void take_time(Stop *s, uint64_t usec) {
+        uint64_t now = now_usec();
+
+        s->calls->more_time(usec + TOTAL_USEC + USEC_PER_SEC);
+        s->steps_deadline_usec = now + usec + STEPS_USEC;
+        s->total_deadline_usec = now + usec + TOTAL_USEC;
+}
+
 /* No answer is no. */
-static bool ask_for_stop(const Stop *s) {
+static bool ask_for_stop(Stop *s) {
         _cleanup_free_ char *unit = NULL, *type = NULL;
-        uint64_t left = time_left(s, JOB_USEC);
         int r;
 
         if (xasprintf(&unit, UNIT_DEVICE, s->id) < 0)
                 return false;
-        r = left == 0 ? -ETIMEDOUT : s->calls->job_type(unit, left, &type);
+        take_time(s, 2 * JOB_USEC);
+        r = s->calls->job_type(unit, JOB_USEC, &type);
+        take_time(s, 0);
         if (r < 0) {
                 log_warning("systemd does not say what %s is to do: %s", unit, strerror(-r));
                 return false;
@@ -115,29 +139,89 @@ static bool flush(const Stop *s) {
         int r;
 
         (void) snprintf(node, sizeof(node), "/dev/ublkb%u", s->id);
-        r = child_call(sync_disk, node, time_left(s, SYNC_USEC));
+        r = child_call(sync_disk, node, s->going_down ? LAST_SYNC_USEC : time_left(s, SYNC_USEC));
         if (r < 0)
                 log_warning("%s could not be synced: %s", node, strerror(-r));
         /* Of an error the kernel keeps no pages to try again with. */
         return r != -ETIMEDOUT;
 }
 
-/* 1 if nobody uses the disk, 0 if somebody does, which is logged. */
+static bool has_users(const Holders *h) {
+        for (size_t i = 0; i < h->n; i++)
+                if (h->items[i].kind != HOLDER_DEVICE)
+                        return true;
+        return false;
+}
+
+/* File systems first, on whatever is stacked on the disk: only without one is it worth looking through all processes. */
+static int find_users(const Stop *s, Holders *ret) {
+        int r;
+
+        if (s->going_down) {
+                r = holders_find_file_systems(s->id, ret);
+                if (r < 0 || ret->n > 0)
+                        return r;
+        }
+        return holders_find_lasting(s->id, s->steps_deadline_usec, ret);
+}
+
+/* systemd stops what is mounted before the device by whose node it is mounted. By LUKS or LVM that is another one, so that both
+ * are stopped at once; and other users may be stopped at the same time, too. Here they get the time to finish, with the worker
+ * still at work. */
+static int await_users(Stop *s) {
+        uint64_t users_end = now_usec() + USERS_USEC, stack_end = now_usec() + STACK_USEC, pause = LOOK_USEC;
+
+        for (;;) {
+                _cleanup_(holders_done) Holders h = HOLDERS_NULL;
+                uint64_t now;
+                bool users;
+                int r;
+
+                take_time(s, LOOK_MAX_USEC);
+                r = find_users(s, &h);
+                if (r < 0)
+                        return r;
+                users = has_users(&h);
+                now = now_usec();
+                if (users && stack_end < now + STACK_USEC)
+                        stack_end = now + STACK_USEC;
+                if (h.n == 0 || now >= (users ? users_end : stack_end))
+                        return 0;
+                r = poll_until(s->pid_fd, POLLIN, now + pause);
+                if (r != 0)
+                        return r < 0 ? r : -EOWNERDEAD;
+                pause = pause < LOOK_MAX_USEC / 2 ? 2 * pause : LOOK_MAX_USEC;
+        }
+}
+
+/* What still uses it as the machine goes down gets an error instead of an answer: later on nobody would serve the disk, and whoever
+ * asked it for anything would keep the machine from going down at all. */
+static void let_go(const Stop *s, const Holders *h, const char *text) {
+        if (has_users(h))
+                log_error("/dev/ublkb%u is still in use as the machine goes down, and what was not written to it is lost: %s.", s->id, text);
+        else
+                log_info("/dev/ublkb%u goes, though it is still %s, which has no data for it.", s->id, text);
+}
+
+/* 1 if the disk may go, 0 if somebody uses it. Who does is logged. */
 static int is_free(const Stop *s) {
         _cleanup_(holders_done) Holders h = HOLDERS_NULL;
         _cleanup_free_ char *text = NULL;
         int r;
 
-        r = holders_find_lasting(s->id, s->steps_deadline_usec, &h);
+        r = find_users(s, &h);
         if (r < 0) {
                 log_warning("Can't tell who uses /dev/ublkb%u: %s", s->id, strerror(-r));
-                return 0;
+                return s->going_down;
         }
         if (h.n == 0)
                 return 1;
         r = holders_describe(&h, &text);
-        log_warning("/dev/ublkb%u is in use, so it is not deleted: %s.", s->id, r < 0 ? "?" : text);
-        return 0;
+        if (s->going_down)
+                let_go(s, &h, r < 0 ? "in use" : text);
+        else
+                log_warning("/dev/ublkb%u is in use, so it is not deleted: %s.", s->id, r < 0 ? "?" : text);
+        return s->going_down;
 }
 
 static int stop_in_kernel(const Stop *s, Control *c) {
@@ -147,7 +231,7 @@ static int stop_in_kernel(const Stop *s, Control *c) {
         if (time_left(s, STOP_MIN_USEC) < STOP_MIN_USEC)
                 return -ETIMEDOUT;
         r = control_get_features(c, &features);
-        if (r < 0 || !(features & UBLK_F_SAFE_STOP_DEV))
+        if (r < 0 || !(features & UBLK_F_SAFE_STOP_DEV) || s->going_down)
                 return control_stop(c, s->id, STOP_USEC);
         /* udev may be looking at it just now; nothing tells when it is done. */
         while ((r = control_try_stop(c, s->id, STOP_USEC)) == -EBUSY && now_usec() < deadline)
@@ -176,6 +260,7 @@ static int delete_live(const Stop *s, Control *c) {
         uint32_t id = s->id;
         int r;
 
+        control_set_deadline(c, s->steps_deadline_usec);
         r = stop_in_kernel(s, c);
         if (r == -EBUSY)
                 return hand_over(s, "the kernel says that it is in use");
@@ -213,19 +298,30 @@ static int stop_or_hand_over(Stop *s) {
         s->loses_memory = !s->without_recovery && s->calls->in_memory(s->id, s->pid, time_left(s, HELLO_USEC)) != 0;
         if (r < 0)
                 return hand_over(s, strerror(-r));
-        if (!flush(s))
+        take_time(s, JOB_USEC);
+        s->going_down = s->calls->going_down(JOB_USEC) > 0;
+        take_time(s, 0);
+        if (s->going_down) {
+                r = await_users(s);
+                if (r == -EOWNERDEAD)
+                        return 0; /* a crash, and nobody to come */
+                if (r < 0)
+                        log_warning("Can't tell who uses /dev/ublkb%u: %s", s->id, strerror(-r));
+                take_time(s, LAST_SYNC_USEC);
+        }
+        if (!flush(s) && !s->going_down)
                 return hand_over(s, "its dirty pages could not be written in time");
         if (is_free(s) == 0)
                 return hand_over(s, "it is in use");
-        /* A restart may have taken the stop's place by now. */
-        s->stop_is_asked = ask_for_stop(s);
+        /* A restart may have taken the stop's place by now, unless the machine goes down. */
+        s->stop_is_asked = s->going_down || ask_for_stop(s);
         if (!s->stop_is_asked)
                 return hand_over(s, "no stop is asked for any more");
         return delete_live(s, c);
 }
 
 int stop_device(uint32_t id, pid_t main_pid, const StopCalls *calls, Failure *f) {
-        uint64_t begin = now_usec();
+        Stop s = { .id = id, .pid = main_pid, .calls = calls };
         _cleanup_close_ int pid_fd = -EBADF;
         int r;
 
@@ -237,14 +333,9 @@ int stop_device(uint32_t id, pid_t main_pid, const StopCalls *calls, Failure *f)
         if (pid_fd < 0)
                 return failure_set(f, FAILURE_WORKER, errno, "can't watch worker %d: %s", (int) main_pid,
                                    strerror(errno));
-        r = stop_or_hand_over(&(Stop) {
-                .id = id,
-                .pid = main_pid,
-                .pid_fd = pid_fd,
-                .calls = calls,
-                .steps_deadline_usec = begin + STEPS_USEC,
-                .total_deadline_usec = begin + TOTAL_USEC,
-        });
+        s.pid_fd = pid_fd;
+        take_time(&s, 0);
+        r = stop_or_hand_over(&s);
         if (r < 0)
                 return failure_set(f, FAILURE_WORKER, -r, "worker %d can't be told to hand over: %s",
                                    (int) main_pid, strerror(-r));

@@ -18,10 +18,15 @@ typedef struct StopCalls {
         int (*job_type)(const char *unit, uint64_t timeout_usec, char **ret);
         /* Puts a restart in the place of that job; PID 1 refuses it when the machine goes down. */
         int (*restart)(const char *unit, uint64_t timeout_usec);
+        /* Whether the machine is. */
+        int (*going_down)(uint64_t timeout_usec);
+        /* systemd is to wait so long from now on, if not longer. */
+        void (*more_time)(uint64_t usec);
         /* Whether the hook that the worker serves has data in UBLK::Memory. */
         int (*in_memory)(uint32_t id, pid_t pid, uint64_t timeout_usec);
 } StopCalls;
 
 /* main_pid: of the unit, 0 if there is none (the worker ended by itself). Returns once the worker is gone, and in any case
- * within TimeoutStopSec= of the unit. */
+ * within TimeoutStopSec= of the unit; but when the machine goes down, that begins only when nobody uses the disk any more, or has
+ * had his time. */
 int stop_device(uint32_t id, pid_t main_pid, const StopCalls *calls, Failure *f);

@@ -152,3 +152,19 @@ void kernel_mount(void) {
         kernel_put("/sys/block/ublkb3/dev", "259:1\n");
         kernel_put("/proc/1/mountinfo", "36 22 259:1 / /mnt rw - ext4 /dev/ublkb3 rw\n");
 }
+
+void kernel_unmount(void) {
+        kernel_put("/proc/1/mountinfo", "");
+}
+
+void kernel_stack(void) {
+        kernel_put("/sys/block/ublkb3/dev", "259:1\n");
+        kernel_put("/sys/block/ublkb3/holders/dm-0/dev", "254:0\n");
+        kernel_put("/sys/class/block/ublkb3/dev", "259:1\n");
+        kernel_put("/sys/class/block/ublkb3/holders/dm-0/dev", "254:0\n");
+        kernel_put("/sys/class/block/dm-0/dev", "254:0\n");
+}
+
+void kernel_mount_stacked(void) {
+        kernel_put("/proc/1/mountinfo", "36 22 254:0 / /mnt rw - ext4 /dev/mapper/vault rw\n");
+}

@@ -30,3 +30,6 @@ DeviceConfig *kernel_configure(const char *recovery, uint64_t created_usec, bool
 void kernel_put(const char *path, const char *text);
 char *kernel_path(const char *path);
 void kernel_mount(void); /* somebody mounts the disk */
+void kernel_unmount(void);
+void kernel_stack(void); /* a device of dm lies on it, … */
+void kernel_mount_stacked(void); /* … which is mounted */

@@ -23,7 +23,7 @@ static int answer_job(const char *unit, uint64_t timeout_usec, char **ret) {
         const char *job = jobs[n_queries++];
 
         g_assert_cmpstr(unit, ==, "ublk-ruby-device@3.service");
-        g_assert_cmpuint(timeout_usec, <=, 3 * USEC_PER_SEC);
+        g_assert_cmpuint(timeout_usec, <=, 10 * USEC_PER_SEC);
         return job ? xstrdup(job, ret) : -ECONNREFUSED;
 }
 
@@ -44,7 +44,26 @@ static int answer_restart(const char *unit, uint64_t timeout_usec) {
         return restart_answer;
 }
 
-static const StopCalls calls_of_test = { .job_type = answer_job, .restart = answer_restart, .in_memory = answer_memory };
+static bool going_down, knows_it;      /* the machine; `stop` */
+static unsigned n_looks;               /* since then, that systemd had to wait for */
+static void (*on_look)(unsigned look); /* what becomes of the users meanwhile */
+
+static int answer_going_down(uint64_t timeout_usec) {
+        g_assert_cmpuint(timeout_usec, <=, 10 * USEC_PER_SEC);
+        n_looks = 0;
+        knows_it = going_down;
+        return going_down;
+}
+
+static void note_more_time(uint64_t usec) {
+        g_assert_cmpuint(usec, >=, 16 * USEC_PER_SEC); /* what the unit has for a stop */
+        n_looks++;
+        if (on_look && knows_it)
+                on_look(n_looks);
+}
+
+static const StopCalls calls_of_test = { .job_type = answer_job, .restart = answer_restart, .going_down = answer_going_down,
+                                         .in_memory = answer_memory, .more_time = note_more_time };
 
 static void on_signal(int signo) {
         _exit(signo == SIGUSR2 ? ASKED_TO_HAND_OVER : DEVICE_GONE);
@@ -89,6 +108,7 @@ static char *logged_stop(void) {
 
         g_assert_cmpint(dup2(fd, STDERR_FILENO), >=, 0);
         n_queries = 0;
+        knows_it = false;
         g_assert_cmpint(stop_device(TEST_ID, worker, &calls_of_test, &f), ==, 0);
         g_assert_cmpint(dup2(saved, STDERR_FILENO), >=, 0);
         size = lseek(fd, 0, SEEK_END);
@@ -274,6 +294,39 @@ static void test_memory_log(void) {
         memory_answer = restart_answer = 0;
 }
 
+/* The machine goes down: what is mounted from the disk has time to be unmounted, while the worker serves. */
+static void unmount_later(unsigned look) {
+        g_assert_cmpstr(kernel.calls, ==, "");
+        g_assert_cmpint(kill(worker, 0), ==, 0);
+        if (look == 4)
+                kernel_unmount();
+}
+
+static void test_going_down(void) {
+        kernel_begin();
+        going_down = true;
+        on_look = unmount_later;
+        kernel_mount();
+        assert_stop(stop, "reissue", "stop delete ", DEVICE_GONE);
+        g_assert_cmpuint(n_looks, >=, 4);
+        /* The kernel would refuse to stop what is still open, by LVM for example. */
+        kernel_end();
+        kernel_begin();
+        kernel.features = UBLK_F_SAFE_STOP_DEV;
+        kernel_stack();
+        kernel_mount_stacked();
+        assert_stop(stop, "reissue", "stop delete ", DEVICE_GONE);
+        g_assert_cmpuint(n_looks, >, 4);
+        kernel_end();
+        on_look = NULL;
+        going_down = false;
+        /* At any other time whatever is stacked on it keeps it. */
+        kernel_begin();
+        kernel_stack();
+        assert_stop(stop, "reissue", "", ASKED_TO_HAND_OVER);
+        kernel_end();
+}
+
 static void test_no_worker(void) {
         Failure f = FAILURE_NULL;
         DeviceConfig *config;
@@ -298,6 +351,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/stop/truth", test_truth);
         g_test_add_func("/stop/memory", test_memory);
         g_test_add_func("/stop/memory-log", test_memory_log);
+        g_test_add_func("/stop/going-down", test_going_down);
         g_test_add_func("/stop/no-worker", test_no_worker);
         return g_test_run();
 }
