@@ -57,12 +57,8 @@ static int set_special(DeviceConfig *c, const Option *o, const char *text, sd_bu
 
 /* A promise that nothing here keeps would be found out when it is needed. The defaults are what is done. */
 static int check_done(const DeviceConfig *c, const Option *o, sd_bus_error *e) {
-        bool done = true;
+        bool done = !streq(o->name, "data-path") || strncmp(c->data_path, "routed", strlen("routed")) != 0;
 
-        if (streq(o->name, "partscan"))
-                done = !c->partscan;
-        else if (streq(o->name, "data-path"))
-                done = strncmp(c->data_path, "routed", strlen("routed")) != 0;
         return done ? 0 : refuse_undone(o->name, e);
 }
 

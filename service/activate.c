@@ -138,6 +138,8 @@ static int activation_run(Activation *a, Failure *f) {
         r = activation_start(a, f);
         if (r < 0)
                 return r;
+        if (a->config->partscan)
+                activation_scan_partitions(a);
         if (a->is_new)
                 activation_wait_for_udev(a, since);
         return 0;

@@ -10,6 +10,7 @@
 #define UDEV_USEC (5 * USEC_PER_SEC)
 #define UDEV_CONTROL "/run/udev/control"
 #define MAX_UDEV_FILE (64U << 10)
+#define MAX_NUMBER 64U
 
 static bool is_node(const Activation *a, int fd) {
         struct stat st;
@@ -74,23 +75,50 @@ static bool udev_knows(const char *path, uint64_t since_usec) {
         return false;
 }
 
-/* No netlink monitor: a unit with PrivateNetwork= hears none. */
-void activation_wait_for_udev(Activation *a, uint64_t since_usec) {
-        uint64_t deadline = activation_deadline(a, UDEV_USEC);
-        struct ublk_params p;
-        char path[64];
+/* udev's file of a block device, by its number. -ENODEV if there is no such device. */
+static int udev_file(const char *name, char **ret) {
+        _cleanup_free_ char *text = NULL;
+        char path[512];
+        int r;
 
-        if (access(UDEV_CONTROL, F_OK) < 0 || control_get_params(a->control, a->id, &p) < 0)
+        (void) snprintf(path, sizeof(path), "/sys/class/block/%s/dev", name);
+        r = read_file(path, MAX_NUMBER, &text, NULL);
+        if (r < 0)
+                return -ENODEV;
+        text[strcspn(text, "\n")] = 0;
+        return xasprintf(ret, "/run/udev/data/b%s", text);
+}
+
+/* No netlink monitor: a unit with PrivateNetwork= hears none. */
+static void wait_for_udev(Activation *a, const char *name, uint64_t since_usec, uint64_t deadline) {
+        _cleanup_free_ char *path = NULL;
+
+        if (udev_file(name, &path) < 0)
                 return;
-        (void) snprintf(path, sizeof(path), "/run/udev/data/b%u:%u", p.devt.disk_major, p.devt.disk_minor);
         while (!udev_knows(path, since_usec)) {
                 uint64_t delay = 10 * USEC_PER_MSEC;
 
                 if (now_usec() >= deadline) {
-                        log_warning("udev has not come round to /dev/ublkb%u in time; going on.", a->id);
+                        log_warning("udev has not come round to /dev/%s in time; going on.", name);
                         return;
                 }
                 if (activation_pause(a, &delay) < 0)
                         return; /* a crash of a live device: its unit deals with it */
         }
+}
+
+void activation_wait_for_udev(Activation *a, uint64_t since_usec) {
+        uint64_t deadline = activation_deadline(a, UDEV_USEC);
+        _cleanup_closedir_ DIR *dir = NULL;
+        char disk[32], path[64];
+
+        if (access(UDEV_CONTROL, F_OK) < 0)
+                return;
+        (void) snprintf(disk, sizeof(disk), "ublkb%u", a->id);
+        wait_for_udev(a, disk, since_usec, deadline);
+        (void) snprintf(path, sizeof(path), "/sys/class/block/%s", disk);
+        dir = opendir(path);
+        for (struct dirent *e; dir && (e = readdir(dir));)
+                if (strncmp(e->d_name, disk, strlen(disk)) == 0)
+                        wait_for_udev(a, e->d_name, since_usec, deadline);
 }

@@ -52,9 +52,13 @@ int activation_finish_round(Activation *a);
 int activation_lend_node(Activation *a, Failure *f);
 /* … to here. */
 int activation_take_node_back(Activation *a, Failure *f);
-/* Until udev has made the disk's links, or for a few seconds. since_usec: CLOCK_MONOTONIC from before the
- * disk appeared. */
+/* Until udev has made the links of the disk and its partitions, or for a few seconds. since_usec: CLOCK_MONOTONIC from before
+ * the disk appeared. */
 void activation_wait_for_udev(Activation *a, uint64_t since_usec);
+
+/* activation-partitions.c: has the kernel told of the live disk's partitions. It never looks itself, since the worker has no
+ * CAP_SYS_ADMIN as it opens the node (ublk_drv.c sets GD_SUPPRESS_PART_SCAN). What goes wrong is logged. */
+void activation_scan_partitions(Activation *a);
 
 /* Sleeps, unless the worker dies: then -EOWNERDEAD. Doubles *delay up to 100 ms. */
 int activation_pause(Activation *a, uint64_t *delay_usec);

@@ -22,7 +22,7 @@ static int write_marker(const DeviceConfig *c, const char *more) {
         r = marker_path(c->id, &path);
         if (r < 0)
                 return r;
-        r = xasprintf(&text, "UBLK_NAME=%s\n%s", c->name, more);
+        r = xasprintf(&text, "UBLK_NAME=%s\n%s%s", c->name, c->partscan ? "UBLK_PARTSCAN=1\n" : "", more);
         if (r < 0)
                 return r;
         return write_file_atomic(path, text, strlen(text), 0644);

@@ -7,10 +7,11 @@
  * the environment that our udev rule imports:
  *
  *     UBLK_NAME=disk0
+ *     UBLK_PARTSCAN=1      (its partitions are looked for)
  *     UBLK_LOST=1          (only after the data of a device without recovery went with its process)
  *     UBLK_GONE=1          (only after its disk was given up, give-up.h)
  *
- * With either of the last two the rule gives no names: the disk of that number is somebody else's.
+ * With UBLK_LOST or UBLK_GONE the rule gives no names: the disk of that number is somebody else's.
  */
 
 #include "service/config.h"

@@ -113,7 +113,6 @@ static void test_not_done_yet(Fixture *f, gconstpointer data) {
         (void) data;
         fixture_assert_error(f, fixture_create_option(f, "d", "memory", "processes", "u", 2), name, "processes");
         fixture_assert_error(f, fixture_create_option(f, "d", "memory", "concurrency", "u", 2), name, "concurrency");
-        fixture_assert_error(f, fixture_create_option(f, "d", "memory", "partscan", "b", true), name, "partscan");
         fixture_assert_error(f, fixture_create_option(f, "d", "memory", "data-path", "s", "routed-copy"), name, "data-path");
         g_assert_nonnull(strstr(f->error.message, "doesn't do it yet"));
         fixture_assert_error(f, fixture_create_option(f, "d", "memory", "data-path", "s", "teleport"), INVALID_ARGS, "data-path");

@@ -34,7 +34,6 @@ static const Refusal refusals[] = {
         { "d", "memory", "start-timeout", "t", "1", INVALID_ARGS },
         { "d", "memory", "hook-timeout", "t", "5000", INVALID_ARGS },
         { "d", "memory", "on-failure", "s", "panic", INVALID_ARGS },
-        { "d", "memory", "partscan", "b", "true", NOT_SUPPORTED },
         { "d", "memory", "data-path", "s", "routed-copy", NOT_SUPPORTED },
         { "d", "memory", "processes", "u", "2", NOT_SUPPORTED },
         { "d", "memory", "concurrency", "u", "2", NOT_SUPPORTED },
