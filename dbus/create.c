@@ -62,7 +62,7 @@ static void undo_end(Operation *op) {
         if (r < 0)
                 log_error_errno(r, "The file of device %u can't be removed", c->id);
         op->file_remains = r < 0;
-        if (needs_any(c))
+        if (needs_drop_in_exists(c->id))
                 operation_reload(op, undo_reloaded);
         else
                 undo_reloaded(op, 0);
@@ -190,13 +190,21 @@ static void start(Operation *op) {
         operation_run_job(op, "StartUnit", "fail", on_started);
 }
 
+/* A unit with an image on another file system is ordered after that by its drop-in. */
+static void prepare_unit(Operation *op) {
+        if (needs_mounts(op->device->config))
+                operation_reload(op, on_needs_met);
+        else
+                start(op);
+}
+
 static void on_enabled(Operation *op, int r) {
         if (r < 0) {
                 operation_keep_step_error(op);
                 undo_file(op);
                 return;
         }
-        start(op);
+        prepare_unit(op);
 }
 
 /* From here on there is a device, if an unannounced one. */
@@ -241,7 +249,7 @@ static void write_device(Operation *op) {
         } else if (op->device->config->persistent)
                 operation_enable(op, true, on_enabled);
         else
-                start(op);
+                prepare_unit(op);
 }
 
 static bool contains(const uint32_t *ids, size_t n, uint32_t id) {

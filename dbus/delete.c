@@ -76,7 +76,7 @@ static void remove_file(Operation *op) {
         }
         (void) marker_remove(c->id);
         /* Takes its unit's drop-in away, and what wanted the unit at boot: as `systemctl disable` does. */
-        if (needs_any(c) || c->persistent)
+        if (needs_drop_in_exists(c->id) || c->persistent)
                 operation_reload(op, finish);
         else
                 finish(op, 0);

@@ -21,6 +21,8 @@ static int write_drop_in(const DeviceConfig *c, const char *directory) {
         int r;
 
         r = needs_drop_in(c, &text);
+        if (r == 0)
+                return 0;
         if (r >= 0)
                 r = xasprintf(&folder, "%s/" UNIT_DEVICE ".d", directory, c->id);
         if (r >= 0)
@@ -46,8 +48,6 @@ static int generate(uint32_t id, const char *directory) {
                 return r;
         }
         trial_add_needs(c);
-        if (!needs_any(c))
-                return 0;
         r = write_drop_in(c, directory);
         return r < 0 ? log_error_errno(r, "The drop-in of device %u (%s) can't be written", id, c->name) : 0;
 }

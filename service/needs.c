@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/needs.h"
 
+#include "service/paths.h"
 #include "service/secret.h"
+
+#include <sys/stat.h>
 
 const char *need_secret(const char *need, bool *ret_wanted) {
         static const char wanted[] = "secret:", loaded[] = "loaded:";
@@ -45,12 +48,62 @@ bool needs_any(const DeviceConfig *c) {
         return c->network || c->jit || c->secrets;
 }
 
+/* What systemd takes for a path, in double quotes: it knows no escapes there. */
+static bool is_path(const Argument *a) {
+        if (a->type != 's' || a->value[0] != '/' || strstr(a->value, "/../") || strpbrk(a->value, "\"\\'"))
+                return false;
+        for (const char *p = a->value; *p; p++)
+                if ((unsigned char) *p < ' ' || *p == 0x7f)
+                        return false;
+        return true;
+}
+
+/* What does not exist yet is where the directory above it is; what can't be looked at may be anywhere. */
+static bool is_elsewhere(const char *path, dev_t root) {
+        _cleanup_free_ char *copy = strdup(path);
+        struct stat st;
+
+        while (copy && stat(copy, &st) < 0) {
+                char *slash = strrchr(copy, '/');
+
+                if (errno != ENOENT)
+                        return true;
+                if (!slash || slash == copy)
+                        return false;
+                *slash = 0;
+        }
+        return !copy || st.st_dev != root;
+}
+
+bool needs_mounts(const DeviceConfig *c) {
+        struct stat root;
+
+        if (stat("/", &root) < 0)
+                return true;
+        for (size_t i = 0; i < c->n_arguments; i++)
+                if (is_path(&c->arguments[i]) && is_elsewhere(c->arguments[i].value, root.st_dev))
+                        return true;
+        return false;
+}
+
+static void put_mounts(FILE *f, const DeviceConfig *c) {
+        for (size_t i = 0; i < c->n_arguments; i++) {
+                if (!is_path(&c->arguments[i]))
+                        continue;
+                fputs("RequiresMountsFor=\"", f);
+                for (const char *p = c->arguments[i].value; *p; p++)
+                        fputs(*p == '%' ? "%%" : (const char[]) { *p, 0 }, f);
+                fputs("\"\n", f);
+        }
+}
+
 /* A disk whose bytes come from the network is stopped before that is. The names of hosts count as network. */
-static void put_network_order(FILE *f) {
-        fputs("[Unit]\n"
-              "Wants=network-online.target\n"
-              "After=network.target network-online.target nss-lookup.target\n"
-              "\n", f);
+static void put_unit(FILE *f, const DeviceConfig *c) {
+        fputs("[Unit]\n", f);
+        if (c->network)
+                fputs("Wants=network-online.target\n"
+                      "After=network.target network-online.target nss-lookup.target\n", f);
+        put_mounts(f, c);
 }
 
 static void put_network(FILE *f) {
@@ -67,18 +120,15 @@ static void put_secret(FILE *f, const Argument *a) {
                 fprintf(f, "LoadCredential=%s\n", a->value);
 }
 
-int needs_drop_in(const DeviceConfig *c, char **ret) {
-        _cleanup_free_ char *text = NULL;
-        size_t size;
-        FILE *f;
+static bool has_paths(const DeviceConfig *c) {
+        for (size_t i = 0; i < c->n_arguments; i++)
+                if (is_path(&c->arguments[i]))
+                        return true;
+        return false;
+}
 
-        f = open_memstream(&text, &size);
-        if (!f)
-                return -ENOMEM;
-        fprintf(f, "# Made by ublk-ruby-generator: what the hook of device %s needs. See ublk-ruby.service(8).\n\n", c->name);
-        if (c->network)
-                put_network_order(f);
-        fputs("[Service]\n", f);
+static void put_service(FILE *f, const DeviceConfig *c) {
+        fputs("\n[Service]\n", f);
         if (c->network)
                 put_network(f);
         if (c->jit)
@@ -86,8 +136,31 @@ int needs_drop_in(const DeviceConfig *c, char **ret) {
         for (size_t i = 0; i < c->n_arguments; i++)
                 if (secret_is_listed(c->secrets, c->arguments[i].name))
                         put_secret(f, &c->arguments[i]);
+}
+
+int needs_drop_in(const DeviceConfig *c, char **ret) {
+        _cleanup_free_ char *text = NULL;
+        size_t size;
+        FILE *f;
+
+        if (!needs_any(c) && !has_paths(c))
+                return 0;
+        f = open_memstream(&text, &size);
+        if (!f)
+                return -ENOMEM;
+        fprintf(f, "# Made by ublk-ruby-generator: what the hook of device %s needs. See ublk-ruby.service(8).\n\n", c->name);
+        if (c->network || has_paths(c))
+                put_unit(f, c);
+        if (needs_any(c))
+                put_service(f, c);
         if (fclose(f) != 0)
                 return -ENOMEM;
         *ret = TAKE_PTR(text);
-        return 0;
+        return 1;
+}
+
+bool needs_drop_in_exists(uint32_t id) {
+        _cleanup_free_ char *path = NULL;
+
+        return config_path(&path, "/run/systemd/generator/" UNIT_DEVICE ".d/50-needs.conf", id) < 0 || access(path, F_OK) == 0;
 }

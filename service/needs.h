@@ -22,5 +22,12 @@ const char *need_secret(const char *need, bool *ret_wanted);
 int needs_note(DeviceConfig *c, const char *need);
 bool needs_any(const DeviceConfig *c);
 
-/* The text of the drop-in; owned by the caller. */
+/* Whether an argument is the path of something that lies on another file system than /. All such arguments get into the drop-in, as
+ * RequiresMountsFor=, so that the disk comes after that mount at boot, and goes before it at shutdown. Here no worker has to
+ * find anything out: to a string that begins with a slash and is no path only / has to be mounted. */
+bool needs_mounts(const DeviceConfig *c);
+
+/* 1 and the text of the drop-in, owned by the caller; 0 if the unit needs none. */
 int needs_drop_in(const DeviceConfig *c, char **ret);
+/* Whether the last reload made one for a device of this id. It outlives the device until the next. */
+bool needs_drop_in_exists(uint32_t id);

@@ -131,7 +131,6 @@ static void test_secrets(Fixture *f, gconstpointer data) {
         assert_line(text, "LoadCredential=vault");
         /* Is in no store: a drop-in of the administrator's sets it, and nothing here may undo that. */
         g_assert_null(strstr(text, "elsewhere"));
-        g_assert_null(strstr(text, "/srv/image"));
         g_assert_null(strstr(text, "Network"));
         /* One that is no reference does not get into a file that all can read. */
         put(f, "run/ublk-ruby/devices/3.conf", HEAD("far") "Secrets=key\n[Arguments]\nkey=s:top secret\n");
@@ -141,6 +140,28 @@ static void test_secrets(Fixture *f, gconstpointer data) {
         g_free(text);
         text = drop_in(f, 3);
         g_assert_cmpstr(text, ==, "");
+}
+
+/* What lies on a file system of its own comes after that; systemd knows no escapes in a quoted path. */
+static void test_mounts(Fixture *f, gconstpointer data) {
+        g_autofree char *text = NULL, *odd = NULL;
+
+        (void) data;
+        put(f, "etc/ublk-ruby/devices/3.conf",
+            HEAD("img") "[Arguments]\npath=s:/srv/two words/100%.img\nsize=t:4096\nurl=s:http://a/b\nother=s:/var/x\n");
+        put(f, "run/ublk-ruby/devices/4.conf",
+            HEAD("odd") "JIT=yes\n[Arguments]\na=s:/srv/\\x22x\nb=s:/srv/../x\nc=s:/srv/\\x0ax\nd=s:relative\n");
+        g_assert_cmpint(run(f), ==, 0);
+        g_assert_cmpuint(count_made(f), ==, 2);
+        text = drop_in(f, 3);
+        assert_line(text, "[Unit]");
+        assert_line(text, "RequiresMountsFor=\"/srv/two words/100%%.img\"");
+        assert_line(text, "RequiresMountsFor=\"/var/x\"");
+        g_assert_null(strstr(text, "http"));
+        g_assert_null(strstr(text, "[Service]"));
+        odd = drop_in(f, 4);
+        assert_line(odd, "MemoryDenyWriteExecute=no");
+        g_assert_null(strstr(odd, "RequiresMountsFor"));
 }
 
 /* The persistent file is the one that counts. */
@@ -208,6 +229,7 @@ int main(int argc, char *argv[]) {
         g_test_add("/generator/network", Fixture, NULL, set_up, test_network, tear_down);
         g_test_add("/generator/jit", Fixture, NULL, set_up, test_jit, tear_down);
         g_test_add("/generator/secrets", Fixture, NULL, set_up, test_secrets, tear_down);
+        g_test_add("/generator/mounts", Fixture, NULL, set_up, test_mounts, tear_down);
         g_test_add("/generator/both", Fixture, NULL, set_up, test_both, tear_down);
         g_test_add("/generator/corrupt", Fixture, NULL, set_up, test_corrupt, tear_down);
         g_test_add("/generator/cannot-write", Fixture, NULL, set_up, test_cannot_write, tear_down);
