@@ -15,7 +15,7 @@
  *     secretive
  *              fails for want of its argument key, a secret, until its unit has a drop-in that loads it
  *     privy    fails to have it noted that its argument key is a secret, which its unit has
- *     slow     takes 300 ms
+ *     slow     takes 300 ms, and as long as there is a file "hold"
  *     stuck    never ends its start
  *     keeps, keeps-broken
  *              keeps state; the second one then fails as broken does
@@ -314,7 +314,8 @@ static const char *start_unit(Unit *u) {
 static int on_slow_start(sd_event_source *s, uint64_t usec, void *userdata) {
         Job *j = userdata;
 
-        (void) usec;
+        if (kernel_flag("hold"))
+                return sd_event_source_set_time(s, usec + 10 * USEC_PER_MSEC) < 0 ? -EIO : sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
         job_removed(j, start_unit(j->unit));
         free(j);
         sd_event_source_unref(s);
