@@ -68,6 +68,7 @@ class RedisDisk < UBLK::Target
     return if settings.values_at("appendonly", "appendfsync", "no-appendfsync-on-rewrite") == %w[yes always no]
 
     refuse "before 7.2 needs appendonly yes, appendfsync always, no-appendfsync-on-rewrite no" unless @can_wait
+    refuse "never syncs its append-only file: it needs appendfsync everysec" if settings["appendfsync"] == "no"
     refuse "has not synced its append-only file: it needs appendonly yes, appendfsync everysec" unless synced?
     refuse "was started again, and may have lost what it had not synced" if restarted
   end
