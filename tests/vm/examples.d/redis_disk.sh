@@ -6,7 +6,7 @@ start_redis() {
     redis-server --bind 127.0.0.1 --port 6379 --unixsocket $redis/socket --unixsocketperm 777 --dir $redis --save '' \
         --appendonly yes --appendfsync always --auto-aof-rewrite-percentage 0 >>$redis/log 2>&1 &
     redis_pid=$!
-    until_true 30 eval '[ "$(ask ping)" = PONG ]' # and not that it is loading
+    until_true 60 eval '[ "$(ask ping)" = PONG ]' # and not that it is loading
 }
 stop_redis() { kill "-$1" "$redis_pid"; wait "$redis_pid" 2>/dev/null; }
 ask() { redis-cli -s $redis/socket "$@"; }
