@@ -368,7 +368,7 @@ static void on_nothing_on_trial(Operation *op, int r) {
 static void on_asked(Operation *op, int r) {
         if (r >= 0 && op->device->code == CODE_ON_TRIAL)
                 await_end(op);
-        else if (r >= 0 && op->device->code == CODE_KEPT && trial_includes(op->device->config, present_invocation(op), NULL))
+        else if (r >= 0 && trial_includes(op->device->config, present_invocation(op), NULL))
                 stay(op);
         else {
                 end_trial(op);

@@ -3,6 +3,7 @@
 /* ReloadDevice: new code that is taken, new code that is not, and what a manager finds that others began. */
 
 #include "bus-fixture.h"
+#include "service/trial.h"
 
 #define UNIT "ublk-ruby-device@0.service"
 #define TRIAL "run/ublk-ruby/devices/0.trial"
@@ -319,6 +320,31 @@ static void test_nothing_to_resume(Fixture *f, gconstpointer data) {
         g_assert_cmpint(fixture_call(f, path, "Restart", NULL, "a{sv}", 0), >=, 0);
 }
 
+/* It was killed when the worker had kept the code, or could not for its length: the code stays, and so does what it needs. */
+static void test_needs_of_kept(Fixture *f, gconstpointer data) {
+        static const char *const hooks[] = { "memory", "huge" };
+
+        (void) data;
+        for (uint32_t id = 0; id < ELEMENTSOF(hooks); id++) {
+                g_autofree char *name = g_strdup_printf("disk%u", id), *path = fixture_create(f, name, hooks[id]), *file = NULL;
+                g_autofree char *conf = g_strdup_printf("run/ublk-ruby/devices/%u.conf", id);
+                g_autofree char *trial = g_strdup_printf("run/ublk-ruby/devices/%u.trial", id);
+                _cleanup_(device_config_freep) DeviceConfig *c = NULL;
+                _cleanup_free_ char *message = NULL;
+
+                fixture_kill_manager(f, SIGKILL);
+                config_set_root(f->root);
+                g_assert_cmpint(device_config_load(id, &c, &message), ==, 0);
+                g_assert_cmpint(trial_begin(c, 5000000, "network", "0123456789abcdef0123456789abcdef"), ==, 0);
+                config_set_root(NULL);
+                fixture_start_manager(f, getuid());
+                fixture_wait_file(f, trial, false);
+                file = fixture_read(f, conf);
+                g_assert_nonnull(strstr(file, "Network=yes"));
+                g_assert_nonnull(path);
+        }
+}
+
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         fixture_add("/bus/reload/taken", test_taken);
@@ -337,6 +363,7 @@ int main(int argc, char **argv) {
         fixture_add("/bus/reload/refused", test_refused);
         fixture_add("/bus/reload/options", test_options);
         fixture_add("/bus/reload/resumed", test_resumed);
+        fixture_add("/bus/reload/needs-of-kept", test_needs_of_kept);
         fixture_add("/bus/reload/nothing-to-resume", test_nothing_to_resume);
         return g_test_run();
 }
