@@ -15,9 +15,13 @@
 #define RECOVERY_FLAGS \
         ((uint64_t) (UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_REISSUE | UBLK_F_USER_RECOVERY_FAIL_IO))
 
-/* Not UBLK_F_QUIESCE: nothing here asks for it, and to a queue that is idle a quiesce looks like the end of its device
- * (queue.c): the worker would exit as if it had been stopped, and nobody would start it again. A worker can't tell the two
- * apart, as the state of a device is told to root only. */
+/* Not UBLK_F_QUIESCE (6.16), which takes a live device from its worker: it has nothing to save. A worker that is told to hand over
+ * answers all that it has and takes no more. So even with recovery fail, where the kernel fails whatever a worker leaves, no
+ * request does (tests/vm/modes); and of the time that passes until the next worker answers, the kernel's part is a twentieth
+ * (tests/vm/by-hand/recovery-time). A quiesce can fail half done, though: EBUSY where a queue has no idle tag in time, as with a
+ * hook that is stuck, after which the device gives nobody a request until its worker is gone. And to a queue that is idle it looks
+ * like the end of its device (queue.c): the worker would exit as if it had been stopped, and nobody would start it again. It can't
+ * tell the two apart, as the state of a device is told to root only. */
 uint64_t activation_flags(Recovery recovery) {
         uint64_t flags = UBLK_F_USER_COPY | UBLK_F_CMD_IOCTL_ENCODE;
 
