@@ -23,6 +23,7 @@ static const struct {
         unsigned operation;
         const char *name;
 } gates[] = {
+        { UBLK_U_CMD_ADD_DEV, "add-dev" },
         { UBLK_U_CMD_START_DEV, "start-dev" },
         { UBLK_U_CMD_START_USER_RECOVERY, "start-recovery" },
         { UBLK_U_CMD_END_USER_RECOVERY, "end-recovery" },

@@ -14,8 +14,8 @@ ExecStartPost=+/usr/bin/env LD_PRELOAD=/usr/lib/ublk-ruby/test-gate.so UBLK_GATE
 UNIT
 systemctl daemon-reload
 
-# shut GATE [WHEN]   whoever comes to it next waits there: load and read of the hook, start-dev, start-recovery and
-# end-recovery of control, WHEN before or after the command was given to the kernel
+# shut GATE [WHEN]   whoever comes to it next waits there: load and read of the hook, add-dev, start-dev,
+# start-recovery and end-recovery of control, WHEN before or after the command was given to the kernel
 shut() { : >"$gates/$1.${2:-before}"; }
 # reached GATE [SECONDS]   waits until somebody waits there
 reached() { until_true "${2:-30}" test -e "$gates/$1.at"; }
