@@ -13,6 +13,7 @@ int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus
 /* config is borrowed: what a device would have. */
 int check_hook_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus_error *e);
 int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, bool keep_state, sd_bus_error *e);
+int persist_begin(ManagerBus *mb, sd_bus_message *m, Device *d, bool persistent, sd_bus_error *e);
 int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
 /* Reads its options from m. */
 int reload_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);

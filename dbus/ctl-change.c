@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The verbs that change something: create, delete, restart, reload. */
+/* The verbs that change something: create, delete, restart, reload, persist. */
 
 #include "dbus/ctl.h"
 #include "dbus/manager-bus.h"
@@ -220,4 +220,27 @@ int ctl_reload(Ctl *c, int argc, char **argv) {
                 if (reload_one(c, argv[i], c->trial_time ? &trial_time : NULL) != CTL_OK)
                         status = CTL_FAILED;
         return status;
+}
+
+int ctl_persist(Ctl *c, int argc, char **argv) {
+        _cleanup_free_ char *path = NULL;
+        sd_bus_message *m = NULL;
+        bool persistent;
+        int r;
+
+        (void) argc;
+        if (parse_boolean(argv[2], &persistent) < 0) {
+                fprintf(stderr, "ublkctl: persist takes yes or no, not \"%s\".\n", argv[2]);
+                return CTL_USAGE;
+        }
+        if (ctl_get_device(c, argv[1], &path) < 0)
+                return CTL_FAILED;
+        r = sd_bus_message_new_method_call(c->bus, &m, MANAGER_NAME, path, "org.ublk.Device", "SetPersistent");
+        if (r >= 0)
+                r = sd_bus_message_append(m, "ba{sv}", persistent, 0);
+        if (r < 0) {
+                sd_bus_message_unref(m);
+                return CTL_FAILED;
+        }
+        return ctl_call(c, m, CALL_TIMEOUT_USEC, argv[1], NULL) < 0 ? CTL_FAILED : CTL_OK;
 }

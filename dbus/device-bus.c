@@ -27,6 +27,7 @@ static void emit_changes(DeviceBus *db, unsigned changed) {
                 { DEVICE_CHANGED_BLOCK_SIZE, "BlockSize" }, { DEVICE_CHANGED_READ_ONLY, "ReadOnly" },
                 { DEVICE_CHANGED_RECOVERY, "Recovery" },   { DEVICE_CHANGED_ARGUMENTS, "Arguments" },
                 { DEVICE_CHANGED_DATA_PATH, "DataPath" },
+                { DEVICE_CHANGED_PERSISTENT, "Persistent" },
         };
         char *list[ELEMENTSOF(names) + 1] = {};
         _cleanup_free_ char *path = NULL;
@@ -74,6 +75,10 @@ static bool ask_worker(DeviceBus *db) {
 
 void device_bus_update_arguments(DeviceBus *db) {
         emit_changes(db, device_refresh(db->device) | DEVICE_CHANGED_ARGUMENTS);
+}
+
+void device_bus_persistent_changed(DeviceBus *db) {
+        emit_changes(db, DEVICE_CHANGED_PERSISTENT);
 }
 
 void device_bus_update(DeviceBus *db) {
@@ -334,6 +339,16 @@ static int method_resize(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         return resize_begin(device_bus_get(d)->mb, m, d, bytes, e);
 }
 
+static int method_set_persistent(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        Device *d = userdata;
+        int r, persistent;
+
+        r = sd_bus_message_read(m, "b", &persistent);
+        if (r >= 0)
+                r = options_read_none(m, e);
+        return r < 0 ? r : persist_begin(device_bus_get(d)->mb, m, d, persistent, e);
+}
+
 static int method_get_stuck_requests(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         DeviceBus *db = device_bus_get(userdata);
 
@@ -383,6 +398,8 @@ static const sd_bus_vtable device_vtable[] = {
         SD_BUS_METHOD_WITH_ARGS("Restart", SD_BUS_ARGS("a{sv}", options), SD_BUS_NO_RESULT, method_restart,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Resize", SD_BUS_ARGS("t", bytes, "a{sv}", options), SD_BUS_NO_RESULT, method_resize,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("SetPersistent", SD_BUS_ARGS("b", persistent, "a{sv}", options), SD_BUS_NO_RESULT, method_set_persistent,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("GetStuckRequests", SD_BUS_NO_ARGS, SD_BUS_RESULT("a(stttas)", requests), method_get_stuck_requests,
                                 SD_BUS_VTABLE_UNPRIVILEGED),

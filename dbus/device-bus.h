@@ -43,6 +43,7 @@ void device_bus_remove(DeviceBus *db);
 void device_bus_update(DeviceBus *db);
 /* Its configuration has other arguments now. Then as device_bus_update, but that an operation is at work on it. */
 void device_bus_update_arguments(DeviceBus *db);
+void device_bus_persistent_changed(DeviceBus *db);
 /* What its worker said, and what of that is new. */
 void device_bus_take_hello(DeviceBus *db, uint32_t pid, const WorkerReply *reply);
 /* All is known of it that the manager's start waits for. */

@@ -41,6 +41,7 @@ struct Operation {
         bool was_down;            /* delete: the unit was down before it was stopped */
         bool keep_state;          /* delete: what its hook kept is for the next device of its name */
         void (*begin)(Operation *op); /* restart, reload: see calls.h */
+        bool was_persistent;      /* SetPersistent: before it */
         uint64_t size;            /* resize: the disk's, in bytes */
         uint64_t trial_usec;      /* reload: how long the new code is on trial, … */
         char *trial_needs;        /* … what it needs of the unit that the old one did not, … */

@@ -20,6 +20,7 @@ static void help(void) {
              "  delete [--keep-state] DEVICE... Delete devices that nobody uses\n"
              "  restart DEVICE...               Hand devices over to new workers\n"
              "  reload DEVICE...                The same, and run the hook's code that is on the disk now\n"
+             "  persist DEVICE yes|no           Have it come back after a reboot, or not\n"
              "  resize DEVICE SIZE              Change a disk's size, under its users: 10G, 536870912\n"
              "  stats [DEVICE...]               Show what the devices have done\n"
              "  top [DEVICE...]                 Show what they are doing, each second\n"
@@ -74,6 +75,7 @@ static const Verb verbs[] = {
         { "delete",  1, ANY, ctl_delete,  "delete [--keep-state] DEVICE..." },
         { "restart", 1, ANY, ctl_restart, "restart DEVICE..." },
         { "reload",  1, ANY, ctl_reload,  "reload DEVICE..." },
+        { "persist", 2, 2,   ctl_persist, "persist DEVICE yes|no" },
         { "resize",  2, 2,   ctl_resize,  "resize DEVICE SIZE" },
         { "stats",   0, ANY, ctl_stats,   "stats [DEVICE...]" },
         { "top",     0, ANY, ctl_top,     "top [--count=N] [--interval=SECONDS] [DEVICE...]" },

@@ -556,6 +556,29 @@ int device_config_save(const DeviceConfig *c) {
         return r < 0 ? r : device_config_save_to(c, path);
 }
 
+/* While both are there the persistent one counts. */
+int device_config_move(DeviceConfig *c, bool persistent) {
+        _cleanup_free_ char *there = NULL, *here = NULL;
+        bool before = c->persistent;
+        int r;
+
+        r = config_file(c->id, persistent, &there);
+        if (r >= 0)
+                r = config_file(c->id, !persistent, &here);
+        if (r < 0)
+                return r;
+        c->persistent = persistent;
+        r = device_config_save(c);
+        if (r >= 0) {
+                r = unlink_durably(here);
+                if (r < 0 && persistent != before)
+                        (void) unlink(there);
+        }
+        if (r < 0)
+                c->persistent = before;
+        return r;
+}
+
 int device_config_remove(uint32_t id) {
         for (int persistent = 1; persistent >= 0; persistent--) {
                 _cleanup_free_ char *path = NULL;

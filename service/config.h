@@ -112,6 +112,9 @@ int device_config_serialize(const DeviceConfig *c, char **ret);
 /* Persistent file first, then the transient one. -ENOENT if there is none, -EBADMSG with *ret_message. */
 int device_config_load(uint32_t id, DeviceConfig **ret, char **ret_message);
 int device_config_save(const DeviceConfig *c);
+/* Saves it among the others, persistent or not, and then removes it from where it was: whatever dies in between, there is one
+ * file that counts. On an error all is as it was. */
+int device_config_move(DeviceConfig *c, bool persistent);
 /* The same of what is no device, in a file of its own. */
 int device_config_load_from(const char *path, uint32_t id, DeviceConfig **ret, char **ret_message);
 int device_config_save_to(const DeviceConfig *c, const char *path);

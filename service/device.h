@@ -67,8 +67,9 @@ enum {
         DEVICE_CHANGED_BLOCK_SIZE = 1 << 5,
         DEVICE_CHANGED_READ_ONLY = 1 << 6,
         DEVICE_CHANGED_RECOVERY = 1 << 7,
-        DEVICE_CHANGED_ARGUMENTS = 1 << 8, /* said by who changes them, never by device_refresh */
-        DEVICE_CHANGED_DATA_PATH = 1 << 9,
+        DEVICE_CHANGED_DATA_PATH = 1 << 8,
+        DEVICE_CHANGED_ARGUMENTS = 1 << 9, /* these are said by who changes them, never by device_refresh */
+        DEVICE_CHANGED_PERSISTENT = 1 << 10,
 };
 
 typedef struct Device {

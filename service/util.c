@@ -162,6 +162,12 @@ static int fsync_parent(const char *path) {
         return 0;
 }
 
+int unlink_durably(const char *path) {
+        if (unlink(path) < 0)
+                return errno == ENOENT ? 0 : -errno;
+        return fsync_parent(path);
+}
+
 int write_file_atomic(const char *path, const void *data, size_t size, mode_t mode) {
         return write_file_atomic_for(path, data, size, mode, (gid_t) -1);
 }

@@ -29,7 +29,7 @@
  *
  * Files below the root steer the rest: stuck-N and stats-N (mock-kernel.c), holders-N (JSON array), keep-N (the stop leaves the device quiesced), hold-after-stop-N
  * (becomes holders-N with the stop), foreign-N (another program is faster with the id), refuse-restart, cancel (somebody else's
- * stop ends each start), unsupported (reason), no-answer (control writes nothing), refuse-reload,
+ * stop ends each start), refuse-enable, unsupported (reason), no-answer (control writes nothing), refuse-reload,
  * check-N (what the check of a hook answers), check-hook (the same of one without a device; the proposal is copied to proposed),
  * fail-trial-N (a start on trial fails, and 200 ms later the old code is back),
  * late-N, hang-N (new code has a request in hand when its trial ends, which comes back in time, or does not),
@@ -402,7 +402,9 @@ static int method_enable(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         bool enable = streq(sd_bus_message_get_member(m), "EnableUnitFiles");
         const char *name;
 
-        (void) userdata, (void) e;
+        (void) userdata;
+        if (kernel_flag("refuse-enable"))
+                return sd_bus_error_set(e, SD_BUS_ERROR_FAILED, "not today");
         sd_bus_message_enter_container(m, 'a', "s");
         while (sd_bus_message_read(m, "s", &name) > 0)
                 unit_get(name, true)->enabled = enable;

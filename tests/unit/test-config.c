@@ -87,6 +87,44 @@ static void test_creating(void) {
         g_assert_cmpuint(device_config_kernel_tag(b), ==, tag);
 }
 
+static bool has_file(const char *root, const char *directory) {
+        g_autofree char *path = g_strconcat(root, directory, "/devices/5.conf", NULL);
+
+        return g_file_test(path, G_FILE_TEST_EXISTS);
+}
+
+/* From one place to the other; and what can't be done leaves all as it was. */
+static void test_move(void) {
+        _cleanup_(device_config_freep) DeviceConfig *a = parse_ok(HEAD), *b = NULL;
+        g_autofree char *root = g_dir_make_tmp("test-config-XXXXXX", NULL), *etc = g_build_filename(root, "etc", NULL);
+        g_autofree char *command = g_strdup_printf("rm -r %s", root), *remove_etc = g_strdup_printf("rm -r %s", etc);
+
+        config_set_root(root);
+        a->id = 5;
+        g_assert_cmpint(device_config_save(a), ==, 0);
+        g_assert_true(has_file(root, "/run/ublk-ruby"));
+        for (int i = 0; i < 2; i++) { /* the second time there is nothing to do */
+                g_assert_cmpint(device_config_move(a, true), ==, 0);
+                g_assert_true(a->persistent);
+                g_assert_true(has_file(root, "/etc/ublk-ruby"));
+                g_assert_false(has_file(root, "/run/ublk-ruby"));
+        }
+        g_assert_cmpint(device_config_load(5, &b, NULL), ==, 0);
+        g_assert_true(b->persistent);
+        g_assert_cmpint(device_config_move(a, false), ==, 0);
+        g_assert_false(a->persistent);
+        g_assert_false(has_file(root, "/etc/ublk-ruby"));
+        g_assert_true(has_file(root, "/run/ublk-ruby"));
+
+        g_assert_true(g_spawn_command_line_sync(remove_etc, NULL, NULL, NULL, NULL));
+        g_assert_true(g_file_set_contents(etc, "no directory", -1, NULL));
+        g_assert_cmpint(device_config_move(a, true), <, 0);
+        g_assert_false(a->persistent);
+        g_assert_true(has_file(root, "/run/ublk-ruby"));
+        config_set_root(NULL);
+        g_assert_true(g_spawn_command_line_sync(command, NULL, NULL, NULL, NULL));
+}
+
 /* What the hook needs is in the file of a device whose hook needs it. */
 static void test_needs(void) {
         _cleanup_(device_config_freep) DeviceConfig *a = parse_ok(HEAD), *b = NULL;
@@ -223,6 +261,7 @@ int main(int argc, char *argv[]) {
         g_test_add_func("/config/defaults", test_defaults);
         g_test_add_func("/config/round-trip", test_round_trip);
         g_test_add_func("/config/creating", test_creating);
+        g_test_add_func("/config/move", test_move);
         g_test_add_func("/config/needs", test_needs);
         g_test_add_func("/config/hook-timeout", test_hook_timeout);
         g_test_add_func("/config/refused", test_refused);

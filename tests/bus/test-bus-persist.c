@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+
+/* SetPersistent: where the device's file lies, and whether its unit is enabled; and ublkctl persist. */
+
+#include "bus-fixture.h"
+
+#include <sys/wait.h>
+
+#define UNIT "ublk-ruby-device@0.service"
+
+static int set_persistent(Fixture *f, const char *path, bool persistent) {
+        return fixture_call(f, path, "SetPersistent", NULL, "ba{sv}", persistent, 0);
+}
+
+static void assert_is(Fixture *f, const char *path, bool persistent) {
+        g_assert_cmpint((int) fixture_get_number(f, path, "Persistent", 'b'), ==, persistent);
+        g_assert_cmpint(fixture_is_enabled(f, UNIT), ==, persistent);
+        g_assert_cmpint(fixture_has(f, "etc/ublk-ruby/devices/0.conf"), ==, persistent);
+        g_assert_cmpint(fixture_has(f, "run/ublk-ruby/devices/0.conf"), ==, !persistent);
+}
+
+static int on_changed(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        unsigned *n = userdata;
+        const char *name;
+
+        (void) error;
+        if (sd_bus_message_skip(m, "s") < 0 || sd_bus_message_enter_container(m, 'a', "{sv}") < 0)
+                return 0;
+        while (sd_bus_message_enter_container(m, 'e', "sv") > 0) {
+                g_assert_cmpint(sd_bus_message_read(m, "s", &name), >, 0);
+                *n += streq(name, "Persistent");
+                g_assert_cmpint(sd_bus_message_skip(m, "v"), >=, 0);
+                g_assert_cmpint(sd_bus_message_exit_container(m), >=, 0);
+        }
+        return 0;
+}
+
+static void test_round(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory"), *file = NULL;
+        unsigned n = 0;
+
+        (void) data;
+        g_assert_cmpint(sd_bus_match_signal(f->bus, NULL, "org.ublk", path, "org.freedesktop.DBus.Properties", "PropertiesChanged", on_changed,
+                                            &n), >=, 0);
+        assert_is(f, path, false);
+        for (int i = 0; i < 2; i++) {
+                g_assert_cmpint(set_persistent(f, path, true), >=, 0);
+                assert_is(f, path, true);
+        }
+        file = fixture_read(f, "etc/ublk-ruby/devices/0.conf");
+        g_assert_nonnull(strstr(file, "Name=disk0\n"));
+        /* It is what the next manager finds. */
+        fixture_stop_manager(f);
+        fixture_start_manager(f, getuid());
+        fixture_wait_state(f, path, "live");
+        assert_is(f, path, true);
+        for (int i = 0; i < 2; i++) {
+                g_assert_cmpint(set_persistent(f, path, false), >=, 0);
+                assert_is(f, path, false);
+        }
+        while (sd_bus_process(f->bus, NULL) > 0)
+                ;
+        g_assert_cmpuint(n, ==, 2);
+        g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
+        g_assert_cmpint(fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "disk0", 0), >=, 0);
+        g_assert_false(fixture_has(f, "run/ublk-ruby/devices/0.conf"));
+}
+
+static void test_fails(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory");
+
+        (void) data;
+        fixture_write(f, "refuse-enable", "");
+        fixture_assert_error(f, set_persistent(f, path, true), "org.ublk.Error.WorkerFailed", "not today");
+        assert_is(f, path, false);
+        fixture_unlink(f, "refuse-enable");
+        g_assert_cmpint(set_persistent(f, path, true), >=, 0);
+        fixture_write(f, "refuse-enable", "");
+        fixture_assert_error(f, set_persistent(f, path, false), "org.ublk.Error.WorkerFailed", "not today");
+        fixture_assert_error(f, set_persistent(f, path, true), "org.ublk.Error.WorkerFailed", "not today");
+        assert_is(f, path, true);
+        fixture_assert_error(f, fixture_call(f, path, "SetPersistent", NULL, "ba{sv}", true, 1, "now", "b", true),
+                             "org.freedesktop.DBus.Error.InvalidArgs", "takes none");
+        fixture_stop_manager(f);
+        fixture_start_manager(f, getuid() + 1);
+        fixture_wait_state(f, path, "live");
+        fixture_assert_error(f, set_persistent(f, path, false), "org.freedesktop.DBus.Error.AccessDenied", "root");
+}
+
+static void check(const char *arguments, int expected, const char *part) {
+        g_autofree char *line = g_strdup_printf("%s %s", g_getenv("UBLKCTL"), arguments), *out = NULL, *err = NULL;
+        g_autoptr(GError) error = NULL;
+        int status;
+
+        if (!g_spawn_command_line_sync(line, &out, &err, &status, &error))
+                g_error("%s", error->message);
+        g_assert_true(WIFEXITED(status));
+        g_assert_cmpint(WEXITSTATUS(status), ==, expected);
+        if (!strstr(out, part) && !strstr(err, part))
+                g_error("no \"%s\" in: %s%s", part, out, err);
+}
+
+static void test_ublkctl(Fixture *f, gconstpointer data) {
+        g_autofree char *path = fixture_create(f, "disk0", "memory");
+
+        (void) data;
+        check("persist disk0 yes", 0, "");
+        assert_is(f, path, true);
+        check("status disk0", 0, "Persistent: yes");
+        check("persist 0 no", 0, "");
+        assert_is(f, path, false);
+        check("persist disk0 perhaps", 2, "persist takes yes or no");
+        check("persist disk0", 2, "persist DEVICE yes|no");
+        check("persist nothing yes", 1, "no device \"nothing\"");
+}
+
+int main(int argc, char **argv) {
+        g_test_init(&argc, &argv, NULL);
+        fixture_add("/bus/persist/round", test_round);
+        fixture_add("/bus/persist/fails", test_fails);
+        fixture_add("/bus/persist/ublkctl", test_ublkctl);
+        return g_test_run();
+}
