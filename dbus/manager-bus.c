@@ -4,6 +4,7 @@
 #include "dbus/calls.h"
 #include "dbus/device-bus.h"
 #include "dbus/errors.h"
+#include "dbus/log-control.h"
 #include "dbus/manager-vtable.h"
 #include "service/log.h"
 #include "service/name.h"
@@ -243,6 +244,8 @@ static int connect_bus(ManagerBus *mb) {
                 r = sd_bus_add_filter(mb->bus, NULL, on_message, mb);
         if (r >= 0)
                 r = manager_vtable_register(mb);
+        if (r >= 0)
+                r = log_control_register(mb);
         if (r >= 0)
                 r = device_bus_register(mb);
         if (r >= 0)

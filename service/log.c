@@ -35,6 +35,36 @@ int log_get_max_level(void) {
         return log_max_level;
 }
 
+static const char *const levels[] = {
+        [LOG_EMERG] = "emerg",
+        [LOG_ALERT] = "alert",
+        [LOG_CRIT] = "crit",
+        [LOG_ERR] = "err",
+        [LOG_WARNING] = "warning",
+        [LOG_NOTICE] = "notice",
+        [LOG_INFO] = "info",
+        [LOG_DEBUG] = "debug",
+};
+
+const char *log_level_to_string(int level) {
+        return level >= 0 && (size_t) level < ELEMENTSOF(levels) ? levels[level] : NULL;
+}
+
+int log_level_from_string(const char *s) {
+        for (size_t i = 0; i < ELEMENTSOF(levels); i++)
+                if (streq(s, levels[i]))
+                        return (int) i;
+        return -EINVAL;
+}
+
+const char *log_get_program(void) {
+        return log_program;
+}
+
+bool log_goes_to_journal(void) {
+        return log_levels;
+}
+
 static int put_head(char *line, size_t size, int level) {
         if (log_kernel)
                 return snprintf(line, size, "<%d>%s[%d]: ", LOG_DAEMON | level, log_program, (int) getpid());

@@ -16,6 +16,12 @@ void log_setup(const char *program);
 void log_setup_kernel(const char *program);
 void log_set_max_level(int level);
 int log_get_max_level(void);
+/* "emerg" … "debug", by syslog's names; NULL or -EINVAL for what is none. */
+const char *log_level_to_string(int level);
+int log_level_from_string(const char *s);
+const char *log_get_program(void);
+/* systemd has connected standard error with it. */
+bool log_goes_to_journal(void);
 
 void log_line(int level, const char *format, ...) _printf_(2, 3);
 

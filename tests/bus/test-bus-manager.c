@@ -213,6 +213,44 @@ static void test_appears(Fixture *f, gconstpointer data) {
         g_assert_cmpuint(fixture_get_number(f, "/org/ublk/device/4", "Size", 't'), ==, 1048576);
 }
 
+#define LOG_PATH "/org/freedesktop/LogControl1"
+#define LOG_INTERFACE "org.freedesktop.LogControl1"
+
+static void assert_log(Fixture *f, const char *property, const char *expected) {
+        char *s = NULL;
+
+        g_assert_cmpint(sd_bus_get_property_string(f->bus, "org.ublk", LOG_PATH, LOG_INTERFACE, property, NULL, &s), >=, 0);
+        g_assert_cmpstr(s, ==, expected);
+        free(s);
+}
+
+static int set_log(Fixture *f, const char *property, const char *value) {
+        sd_bus_error_free(&f->error);
+        return sd_bus_set_property(f->bus, "org.ublk", LOG_PATH, LOG_INTERFACE, property, &f->error, "s", value);
+}
+
+/* As `systemctl service-log-level` asks. */
+static void test_log_control(Fixture *f, gconstpointer data) {
+        static const char *const levels[] = { "emerg", "alert", "crit", "err", "warning", "notice", "info", "debug" };
+        g_autofree char *xml = introspect(f, LOG_PATH);
+
+        (void) data;
+        g_assert_nonnull(strstr(xml, LOG_INTERFACE));
+        assert_log(f, "LogLevel", "info");
+        assert_log(f, "SyslogIdentifier", "ublk-rubyd");
+        for (size_t i = 0; i < G_N_ELEMENTS(levels); i++) {
+                g_assert_cmpint(set_log(f, "LogLevel", levels[i]), >=, 0);
+                assert_log(f, "LogLevel", levels[i]);
+        }
+        fixture_assert_error(f, set_log(f, "LogLevel", "loud"), "org.freedesktop.DBus.Error.InvalidArgs", "not \"loud\"");
+        fixture_assert_error(f, set_log(f, "LogTarget", "syslog"), "org.freedesktop.DBus.Error.NotSupported", "StandardError=");
+        g_assert_cmpint(set_log(f, "LogTarget", ""), >=, 0);
+        fixture_stop_manager(f);
+        fixture_start_manager(f, getuid() + 1);
+        fixture_assert_error(f, set_log(f, "LogLevel", "debug"), "org.freedesktop.DBus.Error.AccessDenied", "root");
+        assert_log(f, "LogLevel", "info"); /* of this one */
+}
+
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         fixture_add("/bus/manager/introspection", test_introspection);
@@ -221,5 +259,6 @@ int main(int argc, char **argv) {
         fixture_add("/bus/manager/get-device", test_get_device);
         fixture_add("/bus/manager/rebuild", test_rebuild);
         fixture_add("/bus/manager/appears", test_appears);
+        fixture_add("/bus/manager/log-control", test_log_control);
         return g_test_run();
 }
