@@ -10,6 +10,11 @@
 
 /* Takes config where it succeeds. */
 int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus_error *e);
+/* DeleteDevice of what is being created: undoes it, and then answers; whoever asked for it is told that it was cancelled. d has not
+ * been announced. */
+int create_cancel(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
+/* The same before there is as much as an id. 0 if there is none of that name. */
+int create_cancel_early(ManagerBus *mb, sd_bus_message *m, const char *name, sd_bus_error *e);
 /* config is borrowed: what a device would have. */
 int check_hook_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus_error *e);
 int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, bool keep_state, sd_bus_error *e);

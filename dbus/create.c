@@ -23,18 +23,28 @@ static void start(Operation *op);
 
 /* Another program has been faster with the id. Whoever asked for no id in particular need not hear of that. */
 static bool may_try_again(const Operation *op) {
-        return op->any_id && op->n_lost < CREATE_TRIES && !op->mb->draining && !op->file_remains &&
+        return op->any_id && !op->canceller && op->n_lost < CREATE_TRIES && !op->mb->draining && !op->file_remains &&
                sd_bus_error_has_name(&op->error, BUS_ERROR_DEVICE_EXISTS);
 }
 
 static void try_again(Operation *op, DeviceConfig *config) {
         log_notice("Creating %s with another id: %s", config->name, op->error.message);
         op->lost[op->n_lost++] = config->id;
+        op->undoing = false;
         op->needs_met = false; /* the other id's unit has nothing yet */
         config->id = OPTION_ID_ANY;
         op->config = config;
         sd_bus_error_free(&op->error);
         list_units(op);
+}
+
+static void answer_canceller(Operation *op) {
+        int r;
+
+        r = sd_bus_reply_method_return(op->canceller, NULL);
+        if (r < 0)
+                log_warning("The answer to %s could not be sent, ignoring: %s", sd_bus_message_get_sender(op->canceller), strerror(-r));
+        op->canceller = sd_bus_message_unref(op->canceller);
 }
 
 static void undo_reloaded(Operation *op, int r) {
@@ -48,10 +58,13 @@ static void undo_reloaded(Operation *op, int r) {
                 config = TAKE_PTR(d->config); /* one that was never announced can go without */
         op->device = NULL;
         device_bus_remove(device_bus_get(d));
-        if (config)
+        if (config) {
                 try_again(op, config);
-        else
-                operation_fail(op);
+                return;
+        }
+        if (op->canceller && !op->file_remains)
+                answer_canceller(op);
+        operation_fail(op);
 }
 
 static void undo_end(Operation *op) {
@@ -129,6 +142,7 @@ static void undo_stopped(Operation *op, int r) {
 
 /* systemd goes on restarting a unit whose start has failed, so it has to be told to stop. */
 static void undo(Operation *op) {
+        op->undoing = true;
         operation_run_job(op, "StopUnit", "replace", undo_stopped);
 }
 
@@ -426,10 +440,56 @@ int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus
         if (r < 0)
                 return r;
         op->config = config;
+        op->creates = true;
         /* A module may have been loaded since; what is supported stays so. */
         if (mb->manager->support.supported)
                 list_units(op);
         else
                 operation_await_probe(op, on_probed);
         return 1;
+}
+
+static int take_canceller(Operation *op, sd_bus_message *m, const char *name, sd_bus_error *e) {
+        if (op->canceller)
+                return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "The creation of %s is being cancelled.", name);
+        op->canceller = sd_bus_message_ref(m);
+        operation_set_error(op, BUS_ERROR_CANCELLED, "Device %s was deleted while it was being created.", name);
+        return 0;
+}
+
+int create_cancel(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) {
+        Operation *op = device_bus_get(d)->operation;
+        int r;
+
+        r = manager_bus_authorise(mb, m, e);
+        if (r < 0)
+                return r;
+        /* What an earlier manager has begun is waited for: it may have been live, and have data. */
+        if (!op || !op->creates)
+                return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "Device %s is being created.", d->config->name);
+        r = take_canceller(op, m, d->config->name, e);
+        if (r < 0)
+                return r;
+        log_notice("The creation of device %s is cancelled.", d->config->name);
+        if (!op->undoing)
+                undo(op);
+        return 1;
+}
+
+int create_cancel_early(ManagerBus *mb, sd_bus_message *m, const char *name, sd_bus_error *e) {
+        int r;
+
+        for (Operation *op = mb->operations; op; op = op->next) {
+                if (!op->config || !streq(op->config->name, name))
+                        continue;
+                r = manager_bus_authorise(mb, m, e);
+                if (r >= 0)
+                        r = take_canceller(op, m, name, e);
+                if (r < 0)
+                        return r;
+                answer_canceller(op); /* nothing was made yet */
+                operation_fail(op);
+                return 1;
+        }
+        return 0;
 }

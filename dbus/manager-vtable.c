@@ -128,6 +128,14 @@ static int method_delete_device(sd_bus_message *m, void *userdata, sd_bus_error 
         r = options_read_flag(m, "keep-state", &keep_state, e);
         if (r < 0)
                 return r;
+        d = manager_find(mb->manager, designation);
+        if (d && !d->announced)
+                return create_cancel(mb, m, d, e);
+        if (!d) {
+                r = create_cancel_early(mb, m, designation, e);
+                if (r != 0)
+                        return r;
+        }
         r = find_device(mb, designation, &d, e);
         return r < 0 ? r : delete_begin(mb, m, d, keep_state, e);
 }

@@ -70,6 +70,10 @@ Operation *operation_free(Operation *op) {
         free(op->asked_unit);
         free(op->answer_path);
         free(op->proposal_path);
+        if (op->canceller)
+                (void) sd_bus_reply_method_errorf(op->canceller, BUS_ERROR_WORKER_FAILED, "The creation could not be undone in whole; "
+                                                                                          "see: journalctl -u ublk-ruby.service");
+        sd_bus_message_unref(op->canceller);
         json_decref(op->answer);
         free(op);
         manager_bus_operation_ended(mb);

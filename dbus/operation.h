@@ -34,6 +34,9 @@ struct Operation {
         uint32_t lost[CREATE_TRIES]; /* create: ids that were free until they were to be used */
         size_t n_lost;
         bool any_id;              /* create: the caller asked for none */
+        bool creates;             /* CreateDevice */
+        bool undoing;             /* create: it has failed, or was cancelled */
+        sd_bus_message *canceller; /* create: DeleteDevice, answered when all is undone; owned, NULL: nobody */
         bool file_remains;        /* create: the device's file could not be removed */
         sd_bus_error error;       /* what the caller will be told */
         bool awaits_probe;

@@ -65,6 +65,7 @@ typedef struct Unit {
         bool started;
         pid_t worker; /* 0: none, even where there is a main_pid */
         bool enabled;
+        sd_event_source *slow; /* of a start that takes its time, whose userdata is its job */
 } Unit;
 
 static Unit units[MAX_UNITS];
@@ -316,10 +317,22 @@ static int on_slow_start(sd_event_source *s, uint64_t usec, void *userdata) {
 
         if (kernel_flag("hold"))
                 return sd_event_source_set_time(s, usec + 10 * USEC_PER_MSEC) < 0 ? -EIO : sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
+        j->unit->slow = sd_event_source_unref(s);
         job_removed(j, start_unit(j->unit));
         free(j);
-        sd_event_source_unref(s);
         return 0;
+}
+
+/* A stop takes the place of a start. */
+static void cancel_slow_start(Unit *u) {
+        Job *j;
+
+        if (!u->slow)
+                return;
+        j = sd_event_source_get_userdata(u->slow);
+        u->slow = sd_event_source_disable_unref(u->slow);
+        job_removed(j, "canceled");
+        free(j);
 }
 
 static bool has_hook(const Unit *u, const char *hook) {
@@ -352,12 +365,13 @@ static int method_job(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         }
         if (!streq(verb, "StopUnit") && (has_hook(u, "slow") || (streq(name, "ublk-ruby-control@list.service") && kernel_flag("slow-list")))) {
                 unit_set(u, "activating", "start", "success", "");
-                sd_event_add_time_relative(event, &(sd_event_source *) { NULL }, CLOCK_MONOTONIC, 300 * USEC_PER_MSEC, 1,
-                                           on_slow_start, j);
+                sd_event_add_time_relative(event, &u->slow, CLOCK_MONOTONIC, 300 * USEC_PER_MSEC, 1, on_slow_start, j);
                 return 1;
         }
-        if (streq(verb, "StopUnit"))
+        if (streq(verb, "StopUnit")) {
+                cancel_slow_start(u);
                 job_removed(j, stop_unit(u));
+        }
         else if (streq(verb, "RestartUnit") && kernel_flag("refuse-restart")) {
                 unit_set(u, "activating", "auto-restart", "exit-code",
                          "{\"kind\":\"hook\",\"class\":\"RuntimeError\",\"message\":\"not today\"}");

@@ -252,7 +252,7 @@ static void test_concurrent(Fixture *f, gconstpointer data) {
         fixture_wait_file(f, "run/ublk-ruby/devices/0.conf", true);
         fixture_wait_file(f, "run/ublk-ruby/devices/1.conf", true);
         g_assert_cmpuint(fixture_get_number(f, NULL, "DeviceCount", 'u'), ==, 0);
-        fixture_assert_error(f, fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "same", 0),
+        fixture_assert_error(f, fixture_call(f, NULL, "RestartDevice", NULL, "sa{sv}", "same", 0),
                              "org.ublk.Error.OperationInProgress", "same");
         fixture_unlink(f, "hold");
         g_assert_cmpstr(fixture_end(f, &first), ==, "ok");
@@ -316,6 +316,66 @@ static void test_state(Fixture *f, gconstpointer data) {
         assert_nothing_left(f);
 }
 
+#define CANCELLED "org.ublk.Error.Cancelled"
+
+static void assert_nothing(Fixture *f) {
+        g_assert_cmpuint(fixture_get_number(f, NULL, "DeviceCount", 'u'), ==, 0);
+        g_assert_false(fixture_has(f, "run/ublk-ruby/devices/0.conf"));
+        g_assert_false(fixture_has(f, "etc/ublk-ruby/devices/0.conf"));
+        g_assert_false(fixture_has(f, "sys/class/ublk-char/ublkc0"));
+        g_assert_false(fixture_is_enabled(f, "ublk-ruby-device@0.service"));
+}
+
+/* A hook that would never come to its end. Whoever asked is told, and so is whoever gave it up, once all is undone. */
+static void test_cancel(Fixture *f, gconstpointer data) {
+        static const char *const names[] = { "disk0", "0", "/dev/ublkb0" };
+
+        (void) data;
+        for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+                g_autofree char *created = NULL, *deleted = NULL, *again = NULL;
+
+                fixture_begin(f, &created, "CreateDevice", "ssa{sv}", "disk0", "stuck", 1, "persistent", "b", true);
+                for (bool asked = false; !asked;) {
+                        g_autofree char *calls = fixture_calls(f);
+                        asked = strstr(calls, "StartUnit ublk-ruby-device@0.service");
+                }
+                fixture_begin(f, &deleted, "DeleteDevice", "sa{sv}", names[i], 0);
+                fixture_begin(f, &again, "DeleteDevice", "sa{sv}", names[i], 0);
+                g_assert_cmpstr(fixture_end(f, &deleted), ==, "ok");
+                assert_nothing(f);
+                g_assert_cmpstr(fixture_end(f, &created), ==, CANCELLED);
+                g_assert_cmpstr(fixture_end(f, &again), !=, "ok");
+        }
+        /* The name and the id are free. */
+        g_autofree char *path = fixture_create(f, "disk0", "memory");
+        g_assert_cmpstr(path, ==, "/org/ublk/device/0");
+}
+
+/* At any moment: from before it has an id, until after it has failed by itself. */
+static void test_cancel_any_time(Fixture *f, gconstpointer data) {
+        static const char *const hooks[] = { "slow", "broken", "memory", "keeps-broken", "needy" };
+        unsigned n_cancelled = 0;
+
+        (void) data;
+        for (unsigned i = 0; i < 60; i++) {
+                g_autofree char *created = NULL, *deleted = NULL;
+                const char *c, *d;
+
+                fixture_begin(f, &created, "CreateDevice", "ssa{sv}", "disk0", hooks[i % G_N_ELEMENTS(hooks)], 0);
+                g_usleep(i / G_N_ELEMENTS(hooks) * 500);
+                fixture_begin(f, &deleted, "DeleteDevice", "sa{sv}", "disk0", 0);
+                d = fixture_end(f, &deleted);
+                c = fixture_end(f, &created);
+                g_test_message("%s after %u: created %s, deleted %s", hooks[i % G_N_ELEMENTS(hooks)], i / 5 * 500, c, d);
+                n_cancelled += streq(c, CANCELLED);
+                g_assert_true(streq(d, "ok") || g_str_has_prefix(d, "org.ublk.Error."));
+                if (streq(c, "ok") && !streq(d, "ok")) /* it was at its end */
+                        g_assert_cmpint(fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "disk0", 0), >=, 0);
+                assert_nothing(f);
+        }
+        g_assert_cmpuint(n_cancelled, >, 0);
+}
+
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         fixture_add("/bus/create/ok", test_create);
@@ -336,5 +396,7 @@ int main(int argc, char **argv) {
         fixture_add("/bus/create/limit", test_limit);
         fixture_add("/bus/create/client-leaves", test_client_leaves);
         fixture_add("/bus/create/state", test_state);
+        fixture_add("/bus/create/cancel", test_cancel);
+        fixture_add("/bus/create/cancel-any-time", test_cancel_any_time);
         return g_test_run();
 }

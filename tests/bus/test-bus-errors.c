@@ -107,7 +107,7 @@ static void test_devices(Fixture *f, gconstpointer data) {
         fixture_unlink(f, "no-answer");
         fixture_begin(f, &result, "CreateDevice", "ssa{sv}", "late", "slow", 0);
         fixture_wait_file(f, "run/ublk-ruby/devices/1.conf", true);
-        fixture_assert_error(f, fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "late", 0), OURS("OperationInProgress"), NULL);
+        fixture_assert_error(f, fixture_call(f, NULL, "RestartDevice", NULL, "sa{sv}", "late", 0), OURS("OperationInProgress"), NULL);
         g_assert_cmpstr(fixture_end(f, &result), ==, "ok");
         fixture_write(f, "cancel", "");
         fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "memory", 0), OURS("Cancelled"), NULL);
