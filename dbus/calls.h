@@ -20,7 +20,8 @@ int check_hook_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd
 int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, bool keep_state, sd_bus_error *e);
 int persist_begin(ManagerBus *mb, sd_bus_message *m, Device *d, bool persistent, sd_bus_error *e);
 int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
-/* Reads its options from m. */
+/* These read what they are given from m. */
+int reconfigure_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
 int reload_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);
 
 int resize_begin(ManagerBus *mb, sd_bus_message *m, Device *d, uint64_t bytes, sd_bus_error *e);

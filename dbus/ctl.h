@@ -56,6 +56,7 @@ int ctl_reload(Ctl *c, int argc, char **argv);
 int ctl_list(Ctl *c, int argc, char **argv);
 int ctl_status(Ctl *c, int argc, char **argv);
 int ctl_persist(Ctl *c, int argc, char **argv);
+int ctl_set(Ctl *c, int argc, char **argv);
 int ctl_resize(Ctl *c, int argc, char **argv);
 int ctl_stats(Ctl *c, int argc, char **argv);
 int ctl_top(Ctl *c, int argc, char **argv);

@@ -339,6 +339,12 @@ static int method_resize(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         return resize_begin(device_bus_get(d)->mb, m, d, bytes, e);
 }
 
+static int method_reconfigure(sd_bus_message *m, void *userdata, sd_bus_error *e) {
+        Device *d = userdata;
+
+        return reconfigure_begin(device_bus_get(d)->mb, m, d, e);
+}
+
 static int method_set_persistent(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         Device *d = userdata;
         int r, persistent;
@@ -398,6 +404,8 @@ static const sd_bus_vtable device_vtable[] = {
         SD_BUS_METHOD_WITH_ARGS("Restart", SD_BUS_ARGS("a{sv}", options), SD_BUS_NO_RESULT, method_restart,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("Resize", SD_BUS_ARGS("t", bytes, "a{sv}", options), SD_BUS_NO_RESULT, method_resize,
+                                SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD_WITH_ARGS("Reconfigure", SD_BUS_ARGS("a{sv}", arguments, "a{sv}", options), SD_BUS_NO_RESULT, method_reconfigure,
                                 SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD_WITH_ARGS("SetPersistent", SD_BUS_ARGS("b", persistent, "a{sv}", options), SD_BUS_NO_RESULT, method_set_persistent,
                                 SD_BUS_VTABLE_UNPRIVILEGED),

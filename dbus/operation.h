@@ -30,7 +30,7 @@ struct Operation {
         Operation *next;          /* in mb->operations */
         sd_bus_message *message;  /* owned; NULL: nobody asked, as at start */
         Device *device;           /* borrowed; no other operation has it. NULL: none yet */
-        DeviceConfig *config;     /* owned; of the device to be */
+        DeviceConfig *config;     /* owned; of the device to be, or with the arguments to be */
         uint32_t lost[CREATE_TRIES]; /* create: ids that were free until they were to be used */
         size_t n_lost;
         bool any_id;              /* create: the caller asked for none */

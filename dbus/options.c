@@ -193,6 +193,59 @@ int options_read(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e) {
         return r < 0 ? r : check_file_size(c, e);
 }
 
+static int change_argument(sd_bus_message *m, DeviceConfig *c, const char *key, sd_bus_error *e) {
+        _cleanup_free_ char *text = NULL;
+        const char *contents;
+        BasicValue v;
+        int r;
+
+        if (option_find(key))
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                         "%s is an option of the service, and fixed when a device is made; an argument of its hook can be changed.", key);
+        if (secret_is_listed(c->secrets, key))
+                return sd_bus_error_setf(e, SD_BUS_ERROR_NOT_SUPPORTED,
+                                         "Argument %s is a secret, which its unit has. Change what is in its file, and restart the device.", key);
+        r = sd_bus_message_peek_type(m, NULL, &contents);
+        if (r < 0)
+                return r;
+        if (contents[1] || !strchr("ybnqiuxtds", contents[0]))
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Argument %.64s has D-Bus type %s; a hook takes y b n q i u x t d s.", key,
+                                         contents);
+        r = sd_bus_message_enter_container(m, 'v', contents);
+        if (r >= 0)
+                r = basic_read(m, contents[0], &v);
+        if (r >= 0)
+                r = basic_to_text(&v, contents[0], &text);
+        if (r >= 0)
+                r = sd_bus_message_exit_container(m);
+        if (r < 0)
+                return r;
+        r = device_config_set_argument(c, key, contents[0], text);
+        return r == -EINVAL || r == -E2BIG ? set_argument(c, key, contents[0], text, e) : r; /* which says why */
+}
+
+int arguments_change(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e) {
+        size_t n = 0;
+        int r;
+
+        r = sd_bus_message_enter_container(m, 'a', "{sv}");
+        while (r >= 0 && (r = sd_bus_message_enter_container(m, 'e', "sv")) > 0) {
+                const char *key;
+
+                n++;
+                r = sd_bus_message_read(m, "s", &key);
+                if (r >= 0)
+                        r = change_argument(m, c, key, e);
+                if (r >= 0)
+                        r = sd_bus_message_exit_container(m);
+        }
+        if (r >= 0)
+                r = sd_bus_message_exit_container(m);
+        if (r >= 0 && n == 0)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "No argument is given that is to be changed.");
+        return r < 0 ? r : check_file_size(c, e);
+}
+
 /* One entry of a dictionary in which name, of that type, is the one key that may be there: up to its value. */
 static int enter_option(sd_bus_message *m, const char *name, const char *type, bool *seen, sd_bus_error *e) {
         const char *key, *contents;

@@ -29,5 +29,9 @@ int options_read_time(sd_bus_message *m, const char *name, uint64_t max, uint64_
 /* For methods that have no options yet: every key is unknown. */
 int options_read_none(sd_bus_message *m, sd_bus_error *e);
 
+/* Reads a dictionary of arguments alone, which take the place of those of the same name. On error as options_read; what is a
+ * secret can't be changed, and neither can an option of the service's own. */
+int arguments_change(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e);
+
 /* The hook's arguments as a{sv}, each in the type that it was given in. Secrets are left out. */
 int arguments_append(sd_bus_message *m, const DeviceConfig *c);

@@ -5,6 +5,9 @@
  * The code is looked at first, in a process that has nothing to do with the device; then a new worker takes over with it, on trial
  * (trial.h). If that worker does not come up or does not last, the old code comes back, with or without this service; here that
  * is waited for, so that the caller is told why only when the device is well again.
+ *
+ * Device.Reconfigure is the same with other arguments, which are on trial with the code (trial.h), and become the device's own
+ * when that has ended well.
  */
 
 #include "dbus/calls.h"
@@ -115,7 +118,8 @@ static void on_back(Operation *op, int r) {
         (void) r;
         if (!op->message)
                 log_notice("New code of device %s, which an earlier manager had put on trial, has failed: %s", name, op->error.message);
-        (void) sd_bus_error_setf(&error, op->error.name, "%s. New code of device %s has failed. %s", op->error.message, name, outcome(op));
+        (void) sd_bus_error_setf(&error, op->error.name, op->config ? "%s. The new arguments of device %s have failed. %s" :
+                                 "%s. New code of device %s has failed. %s", op->error.message, name, outcome(op));
         sd_bus_error_free(&op->error);
         op->error = error;
         end(op);
@@ -159,8 +163,45 @@ static void send_back(Operation *op) {
         operation_run_job(op, "RestartUnit", "fail", on_sent_back);
 }
 
+static int clone(const DeviceConfig *c, DeviceConfig **ret) {
+        _cleanup_free_ char *text = NULL, *message = NULL;
+        int r;
+
+        r = device_config_serialize(c, &text);
+        if (r >= 0)
+                r = device_config_parse(c->id, text, ret, &message);
+        if (r >= 0)
+                (*ret)->persistent = c->persistent;
+        return r;
+}
+
+/* What was proposed, by this manager or by one before it, is what the device has from now on. */
+static int keep_arguments(Operation *op) {
+        DeviceConfig *c = op->device->config;
+        _cleanup_(device_config_freep) DeviceConfig *changed = NULL;
+        int r;
+
+        r = clone(c, &changed);
+        if (r >= 0)
+                r = trial_take_proposed(changed);
+        if (r > 0)
+                r = device_config_save(changed);
+        if (r < 0 || trial_take_proposed(c) <= 0)
+                return r;
+        device_bus_update_arguments(device_bus_get(op->device));
+        return 0;
+}
+
 /* For good: so is what it needs. If that can't be noted, the next start of the unit brings a worker that says so. */
 static void stay(Operation *op) {
+        int r;
+
+        r = keep_arguments(op);
+        if (r < 0) {
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "Its arguments can't be kept for the next worker: %s", strerror(-r));
+                send_back(op);
+                return;
+        }
         if (op->trial_needs && operation_note_needs(op, op->trial_needs) < 0)
                 log_error("Device %s: %s", op->device->config->name, op->error.message);
         end_trial(op);
@@ -289,13 +330,19 @@ static void on_prepared(Operation *op, int r) {
                 operation_fetch(op, on_before_trial);
 }
 
+/* Nothing was tried. */
+static void refuse(Operation *op) {
+        end_trial(op);
+        operation_fail(op);
+}
+
 static void try_code(Operation *op) {
         if (operation_check_secrets(op) < 0 || (op->trial_needs && operation_check_needs(op, op->trial_needs) < 0))
-                operation_fail(op);
+                refuse(op);
         else if (!op->trial_needs)
                 on_prepared(op, 0);
         else if (write_trial(op, trial_prepare(op->device->config, op->trial_usec, op->trial_needs)) < 0)
-                operation_fail(op);
+                refuse(op);
         else {
                 operation_say_needs(op, op->trial_needs);
                 operation_reload(op, on_prepared);
@@ -320,8 +367,19 @@ static void on_checked(Operation *op, int r) {
                 try_code(op);
         else {
                 operation_keep_step_error(op);
-                operation_fail(op);
+                refuse(op);
         }
+}
+
+/* One that a manager has left before it began is none. */
+static int propose(Operation *op) {
+        int r;
+
+        r = op->config ? trial_propose(op->config) : trial_forget_proposed(op->device->config->id);
+        if (r < 0)
+                operation_set_error(op, BUS_ERROR_WORKER_FAILED, "The arguments of device %s that are to be tried can't be written: %s",
+                                    op->device->config->name, strerror(-r));
+        return r;
 }
 
 static void check(Operation *op) {
@@ -334,7 +392,9 @@ static void check(Operation *op) {
                                     "would be no way back to it. RestartDevice takes what is on the disk.",
                                     name, d->config->id);
                 operation_fail(op);
-        } else
+        } else if (propose(op) < 0)
+                refuse(op);
+        else
                 operation_run_check(op, on_checked);
 }
 
@@ -352,6 +412,29 @@ int reload_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) 
         r = operation_new(mb, m, d, &op, e);
         if (r < 0)
                 return r;
+        op->trial_usec = trial;
+        restart_when_safe(op, check);
+        return 1;
+}
+
+int reconfigure_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) {
+        _cleanup_(device_config_freep) DeviceConfig *proposed = NULL;
+        uint64_t trial = TRIAL_DEFAULT_USEC;
+        Operation *op;
+        int r;
+
+        r = clone(d->config, &proposed);
+        if (r >= 0)
+                r = arguments_change(m, proposed, e);
+        if (r >= 0)
+                r = options_read_time(m, "trial-time", TRIAL_MAX_USEC, &trial, e);
+        if (r >= 0)
+                r = manager_bus_authorise(mb, m, e);
+        if (r >= 0)
+                r = operation_new(mb, m, d, &op, e);
+        if (r < 0)
+                return r;
+        op->config = TAKE_PTR(proposed);
         op->trial_usec = trial;
         restart_when_safe(op, check);
         return 1;

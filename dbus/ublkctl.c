@@ -20,6 +20,7 @@ static void help(void) {
              "  delete [--keep-state] DEVICE... Delete devices that nobody uses\n"
              "  restart DEVICE...               Hand devices over to new workers\n"
              "  reload DEVICE...                The same, and run the hook's code that is on the disk now\n"
+             "  set DEVICE NAME=VALUE...        Give a device's hook other arguments, on trial as of reload\n"
              "  persist DEVICE yes|no           Have it come back after a reboot, or not\n"
              "  resize DEVICE SIZE              Change a disk's size, under its users: 10G, 536870912\n"
              "  stats [DEVICE...]               Show what the devices have done\n"
@@ -37,7 +38,7 @@ static void help(void) {
              "     --no-legend                  Leave out headers and footers\n"
              "     --dry-run                    Of create: only have the hook make its disk, and say what that is\n"
              "     --keep-state                 Of delete: leave what the hook kept to the next device of the name\n"
-             "     --trial-time=USEC            Of reload: how long the new code may be sent back\n"
+             "     --trial-time=USEC            Of reload and set: how long the new code may be sent back\n"
              "     --count=N --interval=SECONDS Of top: so many times, so long from one to the next\n"
              "     --remove=ID                  Of strays: remove that one\n"
              "     --force                      With --remove: even if something uses it, which then sees errors\n"
@@ -75,6 +76,7 @@ static const Verb verbs[] = {
         { "delete",  1, ANY, ctl_delete,  "delete [--keep-state] DEVICE..." },
         { "restart", 1, ANY, ctl_restart, "restart DEVICE..." },
         { "reload",  1, ANY, ctl_reload,  "reload DEVICE..." },
+        { "set",     2, ANY, ctl_set,     "set DEVICE NAME=VALUE..." },
         { "persist", 2, 2,   ctl_persist, "persist DEVICE yes|no" },
         { "resize",  2, 2,   ctl_resize,  "resize DEVICE SIZE" },
         { "stats",   0, ANY, ctl_stats,   "stats [DEVICE...]" },

@@ -6,6 +6,7 @@
 #include "service/log.h"
 #include "service/paths.h"
 #include "service/privileges.h"
+#include "service/trial.h"
 #include "service/uapi.h"
 
 #include <fcntl.h>
@@ -191,6 +192,8 @@ static int prepare(Examination *x, uint32_t number) {
         int r;
 
         r = x->is_proposal ? load_proposal(x, number, &message) : device_config_load(number, &x->config, &message);
+        if (r >= 0 && !x->is_proposal)
+                r = trial_take_proposed(x->config);
         if (r < 0)
                 return failure_set(&x->failure, FAILURE_WORKER, -r, "file %u.conf: %s", number, message ? message : strerror(-r));
         r = find_hook(x);

@@ -53,6 +53,51 @@ int trial_end(uint32_t id) {
         r = trial_path(id, &path);
         if (r < 0)
                 return r;
+        if (unlink(path) < 0 && errno != ENOENT)
+                return -errno;
+        return trial_forget_proposed(id);
+}
+
+static int proposed_path(uint32_t id, char **ret) {
+        return config_path(ret, PATH_DEVICES_TRANSIENT "/%u.proposed", id);
+}
+
+int trial_propose(const DeviceConfig *proposed) {
+        _cleanup_free_ char *path = NULL;
+        int r;
+
+        r = proposed_path(proposed->id, &path);
+        return r < 0 ? r : device_config_save_to(proposed, path);
+}
+
+int trial_take_proposed(DeviceConfig *c) {
+        _cleanup_(device_config_freep) DeviceConfig *proposed = NULL;
+        _cleanup_free_ char *path = NULL, *message = NULL;
+        Argument *arguments = c->arguments;
+        size_t n = c->n_arguments;
+        int r;
+
+        r = proposed_path(c->id, &path);
+        if (r >= 0)
+                r = device_config_load_from(path, c->id, &proposed, &message);
+        if (r < 0)
+                return r == -ENOENT ? 0 : r;
+        if (device_config_kernel_tag(proposed) != device_config_kernel_tag(c))
+                return 0; /* of an earlier device of this id */
+        c->arguments = proposed->arguments;
+        c->n_arguments = proposed->n_arguments;
+        proposed->arguments = arguments;
+        proposed->n_arguments = n;
+        return 1;
+}
+
+int trial_forget_proposed(uint32_t id) {
+        _cleanup_free_ char *path = NULL;
+        int r;
+
+        r = proposed_path(id, &path);
+        if (r < 0)
+                return r;
         return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
 }
 

@@ -12,6 +12,9 @@
  *
  * The file also has what the new code needs of its unit and the old one did not (needs.h): ublk-ruby-generator gives it that as
  * long as the file is there.
+ *
+ * Other arguments are on trial in the same way: beside it lies N.proposed, a device's file that has them, from which workers on
+ * trial take them, and which goes with it.
  */
 
 #include "service/config.h"
@@ -30,6 +33,13 @@ int trial_prepare(const DeviceConfig *c, uint64_t time_usec, const char *needs);
 int trial_begin(const DeviceConfig *c, uint64_t time_usec, const char *needs, const char *invocation);
 /* No error if there is none. */
 int trial_end(uint32_t id);
+
+/* Before the trial begins: proposed is the device, but for its arguments. */
+int trial_propose(const DeviceConfig *proposed);
+/* Replaces the device's arguments by the proposed ones: 1, or 0 if there are none for it. */
+int trial_take_proposed(DeviceConfig *c);
+/* No error if there are none. */
+int trial_forget_proposed(uint32_t id);
 
 /* Both are also false for one of an earlier device of this id. ret_usec may be NULL. */
 bool trial_is_on(const DeviceConfig *c, uint64_t *ret_usec);

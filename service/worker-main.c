@@ -481,8 +481,14 @@ static int find_hook(Worker *w) {
         int r;
 
         w->on_trial = trial_includes(w->config, getenv("INVOCATION_ID"), &w->trial_usec);
-        if (w->on_trial)
+        if (w->on_trial) {
                 trial_add_needs(w->config);
+                r = trial_take_proposed(w->config);
+                if (r < 0) {
+                        (void) failure_set(&failure, FAILURE_WORKER, -r, "the arguments that are to be tried can't be read: %s", strerror(-r));
+                        return fail(&failure, w->failing_status);
+                }
+        }
         kept_code_open(&w->code, &w->store, /* ignore= */ w->on_trial);
         code = kept_code_found(&w->code);
         if (code)

@@ -134,12 +134,50 @@ static void remove_root(void) {
         }
 }
 
+static bool is_proposed(void) {
+        g_autofree char *path = g_strconcat(root, "/run/ublk-ruby/devices/3.proposed", NULL);
+
+        return g_file_test(path, G_FILE_TEST_EXISTS);
+}
+
+static DeviceConfig *config_with(const char *name, uint64_t created, const char *value) {
+        DeviceConfig *c = config(name, created);
+
+        c->hook = strdup("file");
+        g_assert_cmpint(device_config_add_argument(c, "path", 's', value), ==, 0);
+        return c;
+}
+
+/* Arguments that are on trial go with the trial, and are nobody's but this device's. */
+static void test_proposed(void) {
+        _cleanup_(device_config_freep) DeviceConfig *c = config_with("disk0", 7, "/old"), *proposed = config_with("disk0", 7, "/new");
+        _cleanup_(device_config_freep) DeviceConfig *later = config_with("disk0", 8, "/later");
+
+        g_assert_cmpint(trial_take_proposed(c), ==, 0);
+        g_assert_cmpint(device_config_add_argument(proposed, "size", 't', "4096"), ==, 0);
+        g_assert_cmpint(trial_propose(proposed), ==, 0);
+        g_assert_cmpint(trial_begin(c, 5, NULL, ""), ==, 0);
+        g_assert_cmpint(trial_take_proposed(later), ==, 0);
+        g_assert_cmpstr(later->arguments[0].value, ==, "/later");
+        g_assert_cmpint(trial_take_proposed(c), ==, 1);
+        g_assert_cmpuint(c->n_arguments, ==, 2);
+        g_assert_cmpstr(c->arguments[0].value, ==, "/new");
+        g_assert_true(is_proposed());
+        g_assert_cmpint(trial_end(3), ==, 0);
+        g_assert_false(is_proposed());
+        g_assert_cmpint(trial_propose(proposed), ==, 0);
+        g_assert_cmpint(trial_forget_proposed(3), ==, 0);
+        g_assert_cmpint(trial_forget_proposed(3), ==, 0);
+        g_assert_false(is_proposed());
+}
+
 int main(int argc, char *argv[]) {
         int r;
 
         g_test_init(&argc, &argv, NULL);
         root = g_dir_make_tmp("test-trial-XXXXXX", NULL);
         config_set_root(root);
+        g_test_add_func("/trial/proposed", test_proposed);
         g_test_add_func("/trial/begin-and-end", test_begin_and_end);
         g_test_add_func("/trial/worker-before", test_worker_before);
         g_test_add_func("/trial/needs", test_needs);
