@@ -1,4 +1,4 @@
-# A RAM disk whose reads at 8192 fail with ENOSPC, and which makes garbage.
+# A RAM disk whose reads at 20 MiB fail with ENOSPC, and which makes garbage.
 class Erring < UBLK::Target
   option :size, :bytes, required: true
   recovery :reissue
@@ -9,7 +9,7 @@ class Erring < UBLK::Target
   end
 
   def read(offset, length)
-    raise Errno::ENOSPC if offset == 8192
+    raise Errno::ENOSPC if offset == 20 << 20
 
     GC.start
     @memory.read(offset, length)
