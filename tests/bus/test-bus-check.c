@@ -38,7 +38,7 @@ static json_t *report(const char *more, int expected) {
 }
 
 static void test_report(Fixture *f, gconstpointer data) {
-        g_autofree char *calls = NULL, *proposed = NULL, *leftover = NULL;
+        g_autofree char *calls = NULL, *proposed = NULL;
         json_t *j, *option;
 
         (void) data;

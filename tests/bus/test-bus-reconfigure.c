@@ -130,7 +130,6 @@ static void test_refused(Fixture *f, gconstpointer data) {
 /* Data that ends with its worker; and a secret. */
 static void test_not_supported(Fixture *f, gconstpointer data) {
         g_autofree char *none = fixture_create(f, "disk0", "none");
-        g_autofree char *text = NULL;
 
         (void) data;
         fixture_assert_error(f, reconfigure(f, none, "green", 0), "org.freedesktop.DBus.Error.NotSupported", "recovery none");
@@ -157,7 +156,7 @@ static void test_left(Fixture *f, gconstpointer data) {
 
 /* A manager that is killed while they are on trial: the next one sees it to its end. */
 static void test_resumed(Fixture *f, gconstpointer data) {
-        g_autofree char *path = begin(f), *result = NULL;
+        g_autofree char *path = begin(f);
 
         (void) data;
         g_assert_cmpint(sd_bus_call_method_async(f->bus, NULL, "org.ublk", path, "org.ublk.Device", "Reconfigure", NULL, NULL, "a{sv}a{sv}", 1,
@@ -191,9 +190,8 @@ static void check(const char *arguments, int expected, const char *part) {
 }
 
 static void test_ublkctl(Fixture *f, gconstpointer data) {
-        g_autofree char *path = begin(f);
-
         (void) data;
+        g_free(begin(f));
         check("set --trial-time=0 disk0 colour=blue note=a=b", 0, "");
         check("status disk0", 0, "colour=blue");
         assert_conf(f, "note=s:a=b\n", true);
