@@ -56,7 +56,7 @@ struct Supervisor {
         uint64_t watchdog_usec;     /* 0: none wanted */
         uint64_t pinged_usec;
         bool unsound;               /* a queue was stuck at the last look; said once */
-        uint64_t load_deadline_usec;
+        uint64_t load_limit_usec, load_deadline_usec;
         uint64_t hand_over_deadline_usec;
         int timeout_msec;           /* of the next wait */
         uint64_t trace_deadline_usec; /* of those who want to know what is stuck; 0: nobody does */
@@ -112,9 +112,9 @@ static void load_timed_out(Supervisor *s) {
         Failure f = FAILURE_NULL;
 
         (void) failure_set(&f, FAILURE_HOOK, ETIMEDOUT,
-                           "hook \"%s\" did not finish loading and initialize within start-timeout (%.1f s); make it faster, "
-                           "or raise start-timeout",
-                           s->config->hook, (double) s->config->start_timeout_usec / USEC_PER_SEC);
+                           "hook \"%s\" did not finish loading and initialize within %s (%.1f s); make it faster, or raise start-timeout",
+                           s->config->hook, s->load_limit_usec > s->config->start_timeout_usec ? "three times its start-timeout" : "start-timeout",
+                           (double) s->load_limit_usec / USEC_PER_SEC);
         log_error("%s", f.message);
         supervisor_publish(&f);
         end_process(s->failing_status);
@@ -621,6 +621,12 @@ static int start_thread(Supervisor *s) {
         return -r;
 }
 
+/* start-timeout is what the caller of CreateDevice waits for. At boot nobody does, all disks start at once beside everything else,
+ * and one that fails takes its mounts with it, and is not tried again. */
+static uint64_t load_limit(const DeviceConfig *config, int failing_status) {
+        return config->creating || failing_status != EXIT_WRONG ? config->start_timeout_usec : 3 * config->start_timeout_usec;
+}
+
 int supervisor_start(const DeviceConfig *config, int failing_status, uid_t trusted_uid, Supervisor **ret) {
         Supervisor *s = malloc(sizeof(Supervisor));
         int r;
@@ -639,10 +645,11 @@ int supervisor_start(const DeviceConfig *config, int failing_status, uid_t trust
                 .resize_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                 .timeout_msec = TICK_MSEC,
                 .stuck_reply = calloc(1, sizeof(StuckReply)),
-                .load_deadline_usec = now_usec() + config->start_timeout_usec,
+                .load_limit_usec = load_limit(config, failing_status),
                 .lock = PTHREAD_MUTEX_INITIALIZER,
                 .changed = PTHREAD_COND_INITIALIZER,
         };
+        s->load_deadline_usec = now_usec() + s->load_limit_usec;
         for (size_t i = 0; i < CONNECTIONS_MAX; i++)
                 s->connections[i].fd = -EBADF;
         s->rounds = calloc(config->queues, sizeof(uint64_t));
@@ -661,7 +668,7 @@ int supervisor_start(const DeviceConfig *config, int failing_status, uid_t trust
                 return r;
         }
         /* systemd's own limit is for a worker that does not get this far. */
-        (void) sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long) (config->start_timeout_usec + 5 * USEC_PER_SEC));
+        (void) sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long) (s->load_limit_usec + 5 * USEC_PER_SEC));
         *ret = s;
         return 0;
 }
