@@ -88,6 +88,39 @@ int system_is_going_down(uint64_t timeout_usec) {
         return r < 0 ? r : streq(state, "stopping");
 }
 
+static bool has_suffix(const char *s, const char *suffix) {
+        size_t n = strlen(s), k = strlen(suffix);
+
+        return n >= k && streq(s + n - k, suffix);
+}
+
+/* What waits for our own unit is no reason to wait for it: only what is running. */
+static int read_jobs(sd_bus_message *m) {
+        const char *unit, *type, *state;
+        bool found = false;
+        int r;
+
+        r = sd_bus_message_enter_container(m, 'a', "(usssoo)");
+        if (r < 0)
+                return r;
+        while ((r = sd_bus_message_read(m, "(usssoo)", NULL, &unit, &type, &state, NULL, NULL)) > 0)
+                if (streq(type, "stop") && streq(state, "running") && (has_suffix(unit, ".mount") || has_suffix(unit, ".swap")))
+                        found = true;
+        return r < 0 ? r : found;
+}
+
+int system_is_unmounting(uint64_t timeout_usec) {
+        _cleanup_(message_freep) sd_bus_message *reply = NULL;
+        _cleanup_(bus_freep) sd_bus *bus = NULL;
+        int r;
+
+        r = connect_private(timeout_usec, &bus);
+        if (r >= 0)
+                r = sd_bus_call_method(bus, NULL, "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", "ListJobs", NULL, &reply,
+                                       NULL);
+        return r < 0 ? r : read_jobs(reply);
+}
+
 int unit_restart(const char *unit, uint64_t timeout_usec) {
         _cleanup_(bus_freep) sd_bus *bus = NULL;
         sd_bus_error error = SD_BUS_ERROR_NULL;

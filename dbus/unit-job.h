@@ -14,6 +14,9 @@ int unit_job_type(const char *unit, uint64_t timeout_usec, char **ret);
 /* 1 if the machine is going down, else 0. */
 int system_is_going_down(uint64_t timeout_usec);
 
+/* 1 if PID 1 is unmounting something, or taking swap out of use, right now; else 0. */
+int system_is_unmounting(uint64_t timeout_usec);
+
 /* Queues a restart in the place of whatever job there is, and does not wait for it. */
 int unit_restart(const char *unit, uint64_t timeout_usec);
 

@@ -120,28 +120,6 @@ static void add_loop_towers(Disk *d) {
         }
 }
 
-static bool is_partition(DIR *disk, const char *name) {
-        char path[300];
-
-        (void) snprintf(path, sizeof(path), "%s/partition", name);
-        return faccessat(dirfd(disk), path, F_OK, 0) == 0;
-}
-
-bool disk_is_top(dev_t number) {
-        _cleanup_closedir_ DIR *dir = NULL, *holders = NULL;
-        unsigned number_major = major(number), number_minor = minor(number);
-
-        dir = open_directory("/sys/dev/block/%u:%u", number_major, number_minor);
-        for (struct dirent *e; dir && (e = readdir(dir));)
-                if (e->d_name[0] != '.' && is_partition(dir, e->d_name))
-                        return false;
-        holders = open_directory("/sys/dev/block/%u:%u/holders", number_major, number_minor);
-        for (struct dirent *e; holders && (e = readdir(holders));)
-                if (e->d_name[0] != '.')
-                        return false;
-        return true;
-}
-
 void disk_add_stacked(Disk *d) {
         char name[32];
         size_t before;

@@ -19,7 +19,6 @@
 static const char *const kind_table[_HOLDER_MAX] = {
         [HOLDER_MOUNT]   = "mount",
         [HOLDER_SWAP]    = "swap",
-        [HOLDER_CLAIM]   = "claim",
         [HOLDER_DEVICE]  = "holder",
         [HOLDER_PROCESS] = "process",
 };
@@ -199,26 +198,6 @@ static int add_file_systems(Holders *h, const Disk *d) {
         return r < 0 ? r : add_from_file(h, d, "/proc/swaps", MAX_SWAPS, holders_add_swaps);
 }
 
-/* An unmount takes the mount away first, and then writes back. */
-static int add_claims(Holders *h, const Disk *d) {
-        for (size_t i = 0; i < d->n_numbers; i++) {
-                unsigned number_major = major(d->numbers[i]), number_minor = minor(d->numbers[i]);
-                _cleanup_free_ char *node = NULL;
-                int r;
-
-                if (!disk_is_top(d->numbers[i]))
-                        continue;
-                r = config_path(&node, "/dev/block/%u:%u", number_major, number_minor);
-                if (r >= 0)
-                        r = is_claimed(node, 0);
-                if (r == 1 || r == -ETIMEDOUT)
-                        r = holders_add(h, HOLDER_CLAIM, node, 0, NULL);
-                if (r < 0)
-                        return r;
-        }
-        return 0;
-}
-
 int holders_find_file_systems(uint32_t id, Holders *ret) {
         _cleanup_(holders_done) Holders h = HOLDERS_NULL;
         Disk d;
@@ -229,8 +208,6 @@ int holders_find_file_systems(uint32_t id, Holders *ret) {
                 disk_add_stacked(&d);
                 r = add_file_systems(&h, &d);
         }
-        if (r >= 0 && h.n == 0)
-                r = add_claims(&h, &d);
         if (r < 0 && r != -ENODEV)
                 return r;
         *ret = h;
@@ -322,8 +299,6 @@ static int describe_one(const Holder *h, char **ret) {
                 return xasprintf(ret, "mounted at %s", h->what);
         case HOLDER_SWAP:
                 return xasprintf(ret, "used as swap (%s)", h->what);
-        case HOLDER_CLAIM:
-                return xasprintf(ret, "%s is being unmounted, or used by something else in the kernel", h->what);
         case HOLDER_PROCESS:
                 return xasprintf(ret, "open in %s (pid %d)", h->comm ? h->comm : "?", (int) h->pid);
         default:

@@ -15,13 +15,12 @@
 typedef enum HolderKind {
         HOLDER_MOUNT,
         HOLDER_SWAP,
-        HOLDER_CLAIM,  /* whatever has what is stacked on the disk for itself alone: a file system while it is unmounted shows nowhere else */
         HOLDER_DEVICE, /* dm, md, loop …; or something in the kernel that has no name */
         HOLDER_PROCESS,
         _HOLDER_MAX,
 } HolderKind;
 
-const char *holder_kind_to_string(HolderKind kind); /* "mount", "swap", "claim", "holder", "process" */
+const char *holder_kind_to_string(HolderKind kind); /* "mount", "swap", "holder", "process" */
 
 typedef struct Holder {
         HolderKind kind;
@@ -45,8 +44,8 @@ int holders_find(uint32_t id, uint64_t deadline_usec, Holders *ret);
  * moment, and hang in it if its worker dies just then: they have no use for it. */
 int holders_find_lasting(uint32_t id, uint64_t deadline_usec, Holders *ret);
 
-/* Mounts and swap on the disk and on what is stacked on it, however high: dm (LUKS, LVM), md, loop. Without one, claims of what
- * is on top. */
+/* Mounts and swap on the disk and on what is stacked on it, however high: dm (LUKS, LVM), md, loop. One that is just being
+ * unmounted shows no more. */
 int holders_find_file_systems(uint32_t id, Holders *ret);
 
 /* "mounted at /mnt, open in dd (pid 34)"; at most a handful is named. */
@@ -69,8 +68,6 @@ void disk_add_stacked(Disk *d);
 /* "ublkb3", "ublkb3p1", also with /dev/ before it. */
 bool disk_has_name(const Disk *d, const char *name);
 bool disk_has_number(const Disk *d, dev_t number);
-/* A block device with neither partitions nor anything stacked on it, but for loop devices, which do not claim it. */
-bool disk_is_top(dev_t number);
 /* A node of it by whatever path. Nothing outside /dev is looked at: stat(2) may hang. */
 bool disk_has_path(const Disk *d, const char *path);
 

@@ -269,6 +269,22 @@ static void settle_state(uint32_t id, RemoveState state) {
                             id, strerror(-r));
 }
 
+int release_for_ever(uint32_t id, Failure *f) {
+        _cleanup_(control_freep) Control *c = NULL;
+        struct ublk_dev_info info;
+        int r;
+
+        r = probe_open_control(&c, f);
+        if (r < 0)
+                return r;
+        control_set_deadline(c, now_usec() + SETTLE_USEC);
+        r = control_get_info(c, id, &info);
+        if (r < 0 || !kernel_tag_is_ours(info.ublksrv_flags) || info.state != UBLK_S_DEV_QUIESCED)
+                return 0;
+        log_error("Device %u was not stopped in order, and goes with the machine: what was not written to it is lost.", id);
+        return remove_from_kernel(c, id, f);
+}
+
 void forget_device(uint32_t id) {
         drop_marker(id);
         attempts_forget(id);

@@ -25,6 +25,10 @@ typedef struct WorkerEnd {
 
 int release_device(uint32_t id, const WorkerEnd *end, Failure *f);
 
+/* When the machine goes down: a device of ours that is waiting for a worker, and would wait for ever, is deleted. Who waits for an
+ * answer gets an error, instead of keeping the machine from going down. */
+int release_for_ever(uint32_t id, Failure *f);
+
 /* What becomes of what its hook keeps (state.h). */
 typedef enum RemoveState {
         REMOVE_LEAVES_STATE, /* the device stays configured, and has it when it is made anew */

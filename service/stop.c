@@ -177,15 +177,16 @@ static int await_users(Stop *s) {
                 bool users;
                 int r;
 
-                take_time(s, LOOK_MAX_USEC);
+                take_time(s, JOB_USEC);
                 r = find_users(s, &h);
                 if (r < 0)
-                        return r;
-                users = has_users(&h);
+                        log_warning("Can't tell who uses /dev/ublkb%u: %s", s->id, strerror(-r));
+                /* An unmount takes the mount away first, and then writes back; and where that is mounted from is known no more. */
+                users = r < 0 || has_users(&h) || (h.n > 0 && s->calls->unmounting(JOB_USEC) != 0);
                 now = now_usec();
                 if (users && stack_end < now + STACK_USEC)
                         stack_end = now + STACK_USEC;
-                if (h.n == 0 || now >= (users ? users_end : stack_end))
+                if ((r >= 0 && h.n == 0) || now >= (users ? users_end : stack_end))
                         return 0;
                 r = poll_until(s->pid_fd, POLLIN, now + pause);
                 if (r != 0)
@@ -303,10 +304,8 @@ static int stop_or_hand_over(Stop *s) {
         take_time(s, 0);
         if (s->going_down) {
                 r = await_users(s);
-                if (r == -EOWNERDEAD)
-                        return 0; /* a crash, and nobody to come */
                 if (r < 0)
-                        log_warning("Can't tell who uses /dev/ublkb%u: %s", s->id, strerror(-r));
+                        return r == -EOWNERDEAD ? 0 : r; /* a crash, and nobody to come */
                 take_time(s, LAST_SYNC_USEC);
         }
         if (!flush(s) && !s->going_down)

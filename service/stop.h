@@ -20,6 +20,8 @@ typedef struct StopCalls {
         int (*restart)(const char *unit, uint64_t timeout_usec);
         /* Whether the machine is. */
         int (*going_down)(uint64_t timeout_usec);
+        /* Whether PID 1 is unmounting something right now, whatever it is. */
+        int (*unmounting)(uint64_t timeout_usec);
         /* systemd is to wait so long from now on, if not longer. */
         void (*more_time)(uint64_t usec);
         /* Whether the hook that the worker serves has data in UBLK::Memory. */
