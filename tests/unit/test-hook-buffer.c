@@ -352,7 +352,7 @@ static void test_handle(void) {
 /* An exception that comes while a file is read or written ends the request, and the handle with it. */
 static void test_interrupted(void) {
         g_autofree char *path = g_build_filename(rig.directory, "large", NULL), *body = NULL;
-        g_autofree uint8_t *block = g_malloc(MIB);
+        g_autofree uint8_t *block = g_malloc0(MIB);
 
         g_assert_true(g_file_set_contents(path, "x", 1, NULL));
         body = g_strdup_printf("class Slow < UBLK::Target\n  def initialize = (super(size: 1 << 30); @file = File.open('%s', 'r+b'))\n"
