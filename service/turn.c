@@ -11,10 +11,12 @@
 #define QUERY_USEC USEC_PER_SEC
 #define TICK_USEC (250 * USEC_PER_MSEC)
 
+/* The start that has failed is still a job: it ends when this does. */
 static bool is_wanted(uint32_t id, UnitJobQuery job_type) {
         _cleanup_free_ char *unit = NULL, *type = NULL;
 
-        return xasprintf(&unit, UNIT_DEVICE, id) >= 0 && job_type(unit, QUERY_USEC, &type) >= 0 && !streq(type, "none");
+        return xasprintf(&unit, UNIT_DEVICE, id) >= 0 && job_type(unit, QUERY_USEC, &type) >= 0 && !streq(type, "none") &&
+               !streq(type, "start");
 }
 
 static bool is_mended(const DeviceConfig *c, int exit_status) {

@@ -4,7 +4,7 @@
 /*
  * The back-off of workers that systemd can't even start, as a file is gone that LoadCredential= names: such a worker can't wait by
  * itself (activation-attempts.h), so `release` waits for the one after it. Not any longer than it takes: the files may come back, and
- * somebody may want something of the unit.
+ * somebody may want the unit to stop or to start afresh.
  */
 
 #include "service/config.h"
