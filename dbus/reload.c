@@ -16,6 +16,7 @@
 #include "dbus/manager-bus.h"
 #include "dbus/options.h"
 #include "service/log.h"
+#include "service/needs.h"
 #include "service/paths.h"
 #include "service/trial.h"
 
@@ -175,7 +176,7 @@ static int clone(const DeviceConfig *c, DeviceConfig **ret) {
         return r;
 }
 
-/* What was proposed, by this manager or by one before it, is what the device has from now on. */
+/* What was proposed, by this manager or by one before it, is what the device has from now on. 1 if there was anything. */
 static int keep_arguments(Operation *op) {
         DeviceConfig *c = op->device->config;
         _cleanup_(device_config_freep) DeviceConfig *changed = NULL;
@@ -189,7 +190,14 @@ static int keep_arguments(Operation *op) {
         if (r < 0 || trial_take_proposed(c) <= 0)
                 return r;
         device_bus_update_arguments(device_bus_get(op->device));
-        return 0;
+        return 1;
+}
+
+static void on_drop_in_made(Operation *op, int r) {
+        if (r < 0)
+                log_warning("The unit of device %s is ordered as its former arguments want it, until systemd is reloaded: %s",
+                            op->device->config->name, op->step_error.message);
+        operation_return(op, NULL);
 }
 
 /* For good: so is what it needs. If that can't be noted, the next start of the unit brings a worker that says so. */
@@ -205,8 +213,12 @@ static void stay(Operation *op) {
         if (op->trial_needs && operation_note_needs(op, op->trial_needs) < 0)
                 log_error("Device %s: %s", op->device->config->name, op->error.message);
         end_trial(op);
-        log_info("Device %s runs new code.", op->device->config->name);
-        operation_return(op, NULL);
+        log_info("Device %s runs new code%s.", op->device->config->name, r > 0 ? " with new arguments" : "");
+        /* Its unit comes after the mounts that its arguments name. */
+        if (r > 0 && (needs_mounts(op->device->config) || needs_drop_in_exists(op->device->config->id)))
+                operation_reload(op, on_drop_in_made);
+        else
+                operation_return(op, NULL);
 }
 
 static void on_came_up(Operation *op, int r);

@@ -76,6 +76,21 @@ static void test_taken(Fixture *f, gconstpointer data) {
         assert_over(f);
 }
 
+/* Where an image is on another file system its unit comes after that, as systemd hears when it is reloaded. */
+static void test_mounts(Fixture *f, gconstpointer data) {
+        g_autofree char *path = begin(f), *calls = NULL, *drop_in = NULL;
+
+        (void) data;
+        g_assert_cmpint(reconfigure(f, path, "/proc/version", 0), >=, 0);
+        calls = fixture_calls(f);
+        g_assert_cmpstr(calls, ==, "StartUnit ublk-ruby-check@0.service\nRestartUnit " UNIT "\nReload\n");
+        drop_in = fixture_read(f, "run/systemd/generator/ublk-ruby-device@0.service.d/50-needs.conf");
+        g_assert_nonnull(strstr(drop_in, "/proc/version"));
+        /* And back, after which it comes after nothing. */
+        g_assert_cmpint(reconfigure(f, path, "red", 0), >=, 0);
+        g_assert_false(fixture_has(f, "run/systemd/generator/ublk-ruby-device@0.service.d/50-needs.conf"));
+}
+
 static void test_check_fails(Fixture *f, gconstpointer data) {
         g_autofree char *path = begin(f), *calls = NULL;
 
@@ -205,6 +220,7 @@ static void test_ublkctl(Fixture *f, gconstpointer data) {
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         fixture_add("/bus/reconfigure/taken", test_taken);
+        fixture_add("/bus/reconfigure/mounts", test_mounts);
         fixture_add("/bus/reconfigure/check-fails", test_check_fails);
         fixture_add("/bus/reconfigure/trial-fails", test_trial_fails);
         fixture_add("/bus/reconfigure/refused", test_refused);
