@@ -74,6 +74,7 @@ void hook_settle_interrupt(Hook *hook, HookCall *call);
 void hook_serve(void *userdata, Request *const *requests, size_t n);
 void hook_unlocked(void *userdata, void (*fn)(void *argument), void *argument);
 void hook_idle(void *userdata);
+bool hook_wants_idle(void *userdata);
 /* Tells those who watch what the collector has cost, if that is more than it was. */
 void hook_count_collections(Hook *hook);
 

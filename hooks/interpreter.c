@@ -147,7 +147,8 @@ static void ruby_stop_limited(int status) {
 
 Hook *hook_init(Hook *hook) {
         *hook = (Hook) {
-                .server = { .userdata = hook, .serve = hook_serve, .unlocked = hook_unlocked, .idle = hook_idle },
+                .server = { .userdata = hook, .serve = hook_serve, .unlocked = hook_unlocked, .idle = hook_idle,
+                            .wants_idle = hook_wants_idle },
                 .target = Qnil,
                 .runtime = Qnil,
                 .contract_error = Qnil,

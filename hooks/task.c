@@ -68,13 +68,19 @@ static VALUE collect(VALUE argument) {
         return rb_funcallv_kw(rb_mGC, rb_intern("start"), 1, &hook->minor_collection, RB_PASS_KEYWORDS);
 }
 
+bool hook_wants_idle(void *userdata) {
+        const Hook *hook = userdata;
+
+        return hook->payload >= IDLE_PAYLOAD_MIN;
+}
+
 /* A minor collection: a full one takes 50 ms with a million objects. What a hook took away is put back here, now and
  * then: it costs system calls. */
 void hook_idle(void *userdata) {
         Hook *hook = userdata;
         int state = 0;
 
-        if (hook->payload < IDLE_PAYLOAD_MIN)
+        if (!hook_wants_idle(hook))
                 return;
         hook->payload = 0;
         (void) hook_signals_restore();

@@ -236,6 +236,12 @@ static void guard_idle(void *userdata) {
         c->server->idle(c->server->userdata);
 }
 
+static bool guard_wants_idle(void *userdata) {
+        const Culprits *c = userdata;
+
+        return c->server->wants_idle && c->server->wants_idle(c->server->userdata);
+}
+
 const Server *culprits_guard(Culprits *c, const Server *server, void (*report)(void *userdata, const Request *request, const Failure *f),
                              void *userdata) {
         if (c->n == 0)
@@ -243,6 +249,7 @@ const Server *culprits_guard(Culprits *c, const Server *server, void (*report)(v
         c->server = server;
         c->report = report;
         c->userdata = userdata;
-        c->guard = (Server) { .userdata = c, .serve = guard_serve, .unlocked = guard_unlocked, .idle = guard_idle };
+        c->guard = (Server) { .userdata = c, .serve = guard_serve, .unlocked = guard_unlocked, .idle = guard_idle,
+                              .wants_idle = guard_wants_idle };
         return &c->guard;
 }

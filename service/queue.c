@@ -233,7 +233,8 @@ Queue *queue_free(Queue *q) {
 static int make_ring(Queue *q) {
         /* A completion per tag and one for the wake-up can be outstanding: none ever overflows. */
         struct io_uring_params p = {
-                .flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_CQSIZE,
+                .flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_COOP_TASKRUN |
+                         IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE,
                 .cq_entries = q->device->depth + 8,
         };
         int r;
@@ -390,18 +391,27 @@ static void wait_for_requests(void *argument) {
         place_set(q, PLACE_TURN); /* the interpreter may be busy */
 }
 
-/* Sends the answers and waits for requests. First without blocking, which also runs the task work that delivers
- * them (DEFER_TASKRUN): the interpreter is let go only when there is nothing to do. */
+/* Whether the kernel has requests for us, which come once this task enters it (DEFER_TASKRUN). A look at shared memory. */
+static bool has_news(const Queue *q) {
+        return IO_URING_READ_ONCE(*q->ring.sq.kflags) & IORING_SQ_TASKRUN || io_uring_cq_ready(&q->ring) > 0;
+}
+
+/* Sends the answers and waits for requests, in one system call. If there are some it does not block, and the interpreter is let
+ * go only when there is nothing to do. */
 static int submit_and_wait(Queue *q, const Server *server) {
+        bool idle = server->wants_idle && server->wants_idle(server->userdata);
         int r;
 
-        r = io_uring_submit_and_get_events(&q->ring);
-        if (r < 0 && r != -EINTR)
-                return r;
-        if (io_uring_cq_ready(&q->ring) > 0)
-                return 0;
+        if (idle || has_news(q)) {
+                r = io_uring_submit_and_get_events(&q->ring);
+                if (r < 0 && r != -EINTR)
+                        return r;
+                if (io_uring_cq_ready(&q->ring) > 0)
+                        return 0;
+        }
         place_set(q, PLACE_TURN);
-        server->idle(server->userdata);
+        if (idle)
+                server->idle(server->userdata);
         server->unlocked(server->userdata, wait_for_requests, q);
         place_set(q, PLACE_HERE);
         return q->wait_result < 0 && q->wait_result != -EINTR ? q->wait_result : 0;

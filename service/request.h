@@ -53,6 +53,8 @@ typedef struct Server {
         void (*unlocked)(void *userdata, void (*fn)(void *argument), void *argument);
         /* Nothing is in flight: time to collect garbage. */
         void (*idle)(void *userdata);
+        /* Whether idle would take its time, so that answers have to be sent before it. NULL: it has nothing to do. */
+        bool (*wants_idle)(void *userdata);
 } Server;
 
 /* The errno with which a request ends, made fit for the block layer: errnos above 4095, 0 and those that have a

@@ -38,7 +38,8 @@ static void *descriptors;
 static QueueDevice device = { .fd = -1, .n_queues = 1, .depth = DEPTH, .descriptors = &descriptors };
 static struct ublk_io_desc io[DEPTH];
 static void (*on_wait)(void); /* brings completions about */
-static unsigned n_waits, n_served;
+static void (*on_news)(void); /* likewise, where the task only looks */
+static unsigned n_waits, n_served, n_entered, n_idle;
 static uint64_t last_round;
 
 int io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct io_uring_params *p) {
@@ -79,14 +80,10 @@ static void take(const struct io_uring_sqe *sqe) {
                 kernel.results[command->tag] = command->result;
 }
 
-int io_uring_submit(struct io_uring *ring) {
-        uint64_t seen = 0;
+static int submit(struct io_uring *ring) {
         int limit = INT32_MAX, n = 0;
 
-        /* This is the one place outside of kernel and hook: a task that stays here has come to grief. */
-        (void) queue_is_sound(queue, &seen);
-        if (seen > 0)
-                g_assert_false(queue_is_sound(queue, &seen));
+        n_entered++;
         if (kernel.answers && *kernel.answers != 0)
                 limit = *kernel.answers++;
         if (limit < 0)
@@ -96,16 +93,32 @@ int io_uring_submit(struct io_uring *ring) {
         return n;
 }
 
+int io_uring_submit(struct io_uring *ring) {
+        uint64_t seen = 0;
+
+        /* This is the one place outside of kernel and hook: a task that stays here has come to grief. */
+        (void) queue_is_sound(queue, &seen);
+        if (seen > 0)
+                g_assert_false(queue_is_sound(queue, &seen));
+        return submit(ring);
+}
+
+/* Requests that are there, but are only had by entering the kernel. */
 int io_uring_submit_and_get_events(struct io_uring *ring) {
-        return io_uring_submit(ring);
+        int r = io_uring_submit(ring);
+
+        kernel.flags &= ~IORING_SQ_TASKRUN;
+        if (on_news)
+                on_news();
+        return r;
 }
 
 int io_uring_submit_and_wait(struct io_uring *ring, unsigned wait_nr) {
         uint64_t seen = 0;
 
-        (void) ring;
-        (void) wait_nr;
+        g_assert_cmpuint(wait_nr, ==, 1);
         n_waits++;
+        (void) submit(ring);
         for (int i = 0; i < 3; i++)
                 g_assert_true(queue_is_sound(queue, &seen));
         g_assert_false(queue_awaits_turn(queue, &seen));
@@ -158,6 +171,7 @@ static void unlocked(void *userdata, void (*fn)(void *), void *argument) {
 static void idle(void *userdata) {
         (void) userdata;
         g_assert_true(awaits_turn());
+        n_idle++;
 }
 
 static void move_and_abort(void);
@@ -167,9 +181,9 @@ static const Server server = { .serve = serve, .unlocked = unlocked, .idle = idl
 static void begin(const int *answers, int expected) {
         kernel = (Ring) { .answers = answers };
         memset(io, 0, sizeof(io));
-        n_waits = n_served = 0;
+        n_waits = n_served = n_entered = n_idle = 0;
         last_round = 0;
-        on_wait = NULL;
+        on_wait = on_news = NULL;
         descriptors = io;
         g_assert_cmpint(queue_new(&device, 0, 77, &queue), ==, 0);
         g_assert_cmpint(queue_fetch(queue), ==, expected);
@@ -242,6 +256,65 @@ static void test_serve(void) {
         g_assert_cmpuint(s.read_bytes, ==, 8192);
         g_assert_cmpuint(s.written_bytes, ==, 512);
         g_assert_cmpuint(s.in_flight, ==, 0);
+        end();
+}
+
+/* Two requests by each wait, and behind the first of these another two that only a flag tells of. */
+static void bring_two(void) {
+        if (n_served >= 8) {
+                abort_all();
+                return;
+        }
+        request(0, UBLK_IO_OP_READ, 8, 16);
+        request(1, UBLK_IO_OP_READ, 8, 16);
+        if (n_served == 0)
+                kernel.flags |= IORING_SQ_TASKRUN;
+}
+
+static void bring_two_more(void) {
+        if (n_served == 2) {
+                request(2, UBLK_IO_OP_READ, 8, 16);
+                request(3, UBLK_IO_OP_READ, 8, 16);
+        }
+}
+
+/* One call for the answers of a batch and the next one, with the interpreter let go only where there was nothing. */
+static void test_system_calls(void) {
+        unsigned before;
+
+        begin(NULL, 0);
+        on_wait = bring_two;
+        on_news = bring_two_more;
+        before = n_entered;
+        g_assert_cmpint(queue_serve(queue, &server), ==, QUEUE_STOPPED);
+        g_assert_cmpuint(n_served, ==, 8);
+        g_assert_cmpuint(kernel.n_taken[1], ==, 8);
+        g_assert_cmpuint(n_entered - before, ==, 5);
+        g_assert_cmpuint(n_waits, ==, 4);
+        g_assert_cmpuint(n_idle, ==, 0);
+        end();
+}
+
+static bool wants_idle(void *userdata) {
+        (void) userdata;
+        return n_served == 4;
+}
+
+static void answers_are_sent(void *userdata) {
+        idle(userdata);
+        g_assert_cmpuint(kernel.n_taken[1], ==, n_served);
+}
+
+/* Nobody waits for an answer while garbage is collected. */
+static void test_idle(void) {
+        const Server collecting = { .serve = serve, .unlocked = unlocked, .idle = answers_are_sent, .wants_idle = wants_idle };
+
+        begin(NULL, 0);
+        on_wait = bring_two;
+        on_news = bring_two_more;
+        g_assert_cmpint(queue_serve(queue, &collecting), ==, QUEUE_STOPPED);
+        g_assert_cmpuint(n_served, ==, 8);
+        g_assert_cmpuint(n_idle, ==, 1);
         end();
 }
 
@@ -461,6 +534,8 @@ int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         g_test_add_func("/queue/fetch", test_fetch);
         g_test_add_func("/queue/serve", test_serve);
+        g_test_add_func("/queue/system-calls", test_system_calls);
+        g_test_add_func("/queue/idle", test_idle);
         g_test_add_func("/queue/counters", test_counters);
         g_test_add_func("/queue/short-latency", test_short_latency);
         g_test_add_func("/queue/stopped", test_stopped);
