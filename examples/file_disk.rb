@@ -15,18 +15,9 @@ class FileDisk < UBLK::Target
     super(size: @file.size / 512 * 512)
   end
 
-  # The system may read or write less than it was asked to. The end of a file that was cut off is an error.
-  def read(offset, length)
-    data = @file.pread(length, offset)
-    data << @file.pread(length - data.bytesize, offset + data.bytesize) while data.bytesize < length
-    data
-  end
-
-  def write(offset, data)
-    done = @file.pwrite(data, offset)
-    done += @file.pwrite(data.byteslice(done..), offset + done) while done < data.bytesize
-    done
-  end
+  # A UBLK::Buffer goes on until all is done. The end of a file that was cut off is an error: then it is less.
+  def read_into(buffer, offset) = buffer.pread(@file, offset)
+  def write_from(buffer, offset) = buffer.pwrite(@file, offset)
 
   def flush = @file.fdatasync
   def discard(offset, length) = UBLK::Sys.punch_hole(@file, offset, length)

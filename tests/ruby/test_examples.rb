@@ -47,7 +47,7 @@ class TestExamples < Minitest::Test
       path = image(directory)
       disk = Examples.disk("file_disk", "path=#{path}")
       File.truncate(path, SIZE / 2)
-      assert_raises(EOFError) { disk.read(SIZE / 2 - 4096, 8192) }
+      assert_equal 4096, disk.read(SIZE / 2 - 4096, 8192) # not all of it, and no String: EIO
       assert_equal 4096, disk.read(SIZE / 2 - 4096, 4096).bytesize
     end
   end
