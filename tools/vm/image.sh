@@ -33,11 +33,15 @@ make_tree() { # FORMAT RELEASE PACKAGES TARGET
 }
 
 # build_tree RELEASE   prints the directory to chroot into.
-build_tree() {
-    local include tree
-    include=$(packages "$vm_dir/packages.build" "$1")
-    tree=$cache/trees/$1-$(key "$include" "$(declare -f debootstrap_into)")
-    made "$tree" "the build tree of $1 (a few minutes, once)" make_tree directory "$1" "$include"
+build_tree() { tree_of "$1" "the build tree of $1" "$(packages "$vm_dir/packages.build" "$1")"; }
+
+# package_tree RELEASE   another, in which Debian packages are made.
+package_tree() { tree_of "$1" "the packaging tree of $1" "$(packages "$vm_dir/packages.package" "$1")"; }
+
+tree_of() { # RELEASE WHAT PACKAGES
+    local tree
+    tree=$cache/trees/$1-$(key "$3" "$(declare -f debootstrap_into)")
+    made "$tree" "$2 (a few minutes, once)" make_tree directory "$1" "$3"
     echo "$tree"
 }
 
