@@ -3,12 +3,13 @@
 
 /*
  * The slow calls: each begins an Operation and returns what a bus handler returns: 1, or a negative errno with e filled
- * and nothing changed. The arguments have been validated; these functions authorise, then act.
+ * and nothing changed. The arguments have been validated; these functions authorise, then act. Where the first has to wait, they
+ * return 1 as well, and the handler is called again.
  */
 
 #include "dbus/operation.h"
 
-/* Takes config where it succeeds. */
+/* Takes config where it returns 1. 0: the handler is called again. */
 int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus_error *e);
 /* DeleteDevice of what is being created: undoes it, and then answers; whoever asked for it is told that it was cancelled. d has not
  * been announced. */
@@ -17,6 +18,8 @@ int create_cancel(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e)
 int create_cancel_early(ManagerBus *mb, sd_bus_message *m, const char *name, sd_bus_error *e);
 /* config is borrowed: what a device would have. */
 int check_hook_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus_error *e);
+/* What it takes to have a device made so. */
+Action create_action(const DeviceConfig *c);
 int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, bool keep_state, sd_bus_error *e);
 int persist_begin(ManagerBus *mb, sd_bus_message *m, Device *d, bool persistent, sd_bus_error *e);
 int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e);

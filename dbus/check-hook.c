@@ -146,17 +146,19 @@ static void on_checked(Operation *op, int r) {
 }
 
 int check_hook_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus_error *e) {
-        uint32_t number = mb->n_proposals++;
         char instance[32];
+        uint32_t number;
         Operation *op;
         int r;
 
-        r = manager_bus_authorise(mb, m, e);
-        if (r < 0)
-                return r;
+        /* It is run, if not for long. */
+        r = authorise(mb, m, create_action(config), /* name= */ "", config->hook, e);
+        if (r <= 0)
+                return r < 0 ? r : 1;
         r = operation_new(mb, m, NULL, &op, e);
         if (r < 0)
                 return r;
+        number = mb->n_proposals++;
         r = config_path(&op->proposal_path, PATH_PROPOSALS "/%" PRIu32 ".conf", number);
         if (r >= 0)
                 r = device_config_save_to(config, op->proposal_path);

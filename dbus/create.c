@@ -425,13 +425,23 @@ static int check_name_is_free(ManagerBus *mb, const char *name, sd_bus_error *e)
         return taken ? sd_bus_error_setf(e, BUS_ERROR_DEVICE_EXISTS, "There is a device %s already.", name) : 0;
 }
 
-int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus_error *e) {
-        Operation *op;
-        int r;
+/* A text with a slash in it can be a file that the workers' user may read and write, or a host. What is none of these but the name
+ * of a credential is known once the hook has been loaded: see needs.c. */
+Action create_action(const DeviceConfig *c) {
+        for (size_t i = 0; i < c->n_arguments; i++)
+                if (c->arguments[i].type == 's' && strchr(c->arguments[i].value, '/'))
+                        return ACTION_RUN_ANY_HOOK;
+        return ACTION_CREATE_DEVICE;
+}
 
-        r = manager_bus_authorise(mb, m, e);
-        if (r < 0)
-                return r;
+int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus_error *e) {
+        Action action = create_action(config);
+        int r, authorised;
+        Operation *op;
+
+        authorised = authorise(mb, m, action, config->name, config->hook, e);
+        if (authorised <= 0)
+                return authorised;
         manager_bus_load(mb);
         r = check_name_is_free(mb, config->name, e);
         if (r < 0)
@@ -441,6 +451,7 @@ int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus
                 return r;
         op->config = config;
         op->creates = true;
+        op->may_any_hook = authorised == AUTHORISE_ROOT || action == ACTION_RUN_ANY_HOOK;
         /* A module may have been loaded since; what is supported stays so. */
         if (mb->manager->support.supported)
                 list_units(op);
@@ -461,9 +472,9 @@ int create_cancel(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e)
         Operation *op = device_bus_get(d)->operation;
         int r;
 
-        r = manager_bus_authorise(mb, m, e);
-        if (r < 0)
-                return r;
+        r = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, e);
+        if (r <= 0)
+                return r < 0 ? r : 1;
         /* What an earlier manager has begun is waited for: it may have been live, and have data. */
         if (!op || !op->creates)
                 return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "Device %s is being created.", d->config->name);
@@ -482,8 +493,10 @@ int create_cancel_early(ManagerBus *mb, sd_bus_message *m, const char *name, sd_
         for (Operation *op = mb->operations; op; op = op->next) {
                 if (!op->config || !streq(op->config->name, name))
                         continue;
-                r = manager_bus_authorise(mb, m, e);
-                if (r >= 0)
+                r = authorise(mb, m, ACTION_MANAGE_DEVICE, name, op->config->hook, e);
+                if (r == AUTHORISE_LATER)
+                        return 1;
+                if (r > 0)
                         r = take_canceller(op, m, name, e);
                 if (r < 0)
                         return r;

@@ -91,6 +91,8 @@ int ctl_call(Ctl *c, sd_bus_message *m, uint64_t timeout_usec, const char *what,
         sd_bus_message *reply = NULL;
         int r;
 
+        /* polkit may ask for a password where an agent runs. */
+        (void) sd_bus_message_set_allow_interactive_authorization(m, true);
         r = sd_bus_call(c->bus, m, timeout_usec, &e, &reply);
         sd_bus_message_unref(m);
         if (r < 0)

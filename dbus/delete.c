@@ -193,9 +193,9 @@ int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, bool keep_state, 
         Operation *op;
         int r;
 
-        r = manager_bus_authorise(mb, m, e);
-        if (r < 0)
-                return r;
+        r = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, e);
+        if (r <= 0)
+                return r < 0 ? r : 1;
         r = operation_new(mb, m, d, &op, e);
         if (r < 0)
                 return r;

@@ -30,7 +30,7 @@ static int set_level(sd_bus *bus, const char *path, const char *interface, const
         int r, level;
 
         (void) bus, (void) path, (void) interface, (void) property;
-        r = manager_bus_authorise(userdata, value, e);
+        r = authorise_root(userdata, value, e);
         if (r < 0)
                 return r;
         r = sd_bus_message_read(value, "s", &s);
@@ -51,7 +51,7 @@ static int set_target(sd_bus *bus, const char *path, const char *interface, cons
         int r;
 
         (void) bus, (void) path, (void) interface, (void) property;
-        r = manager_bus_authorise(userdata, value, e);
+        r = authorise_root(userdata, value, e);
         if (r < 0)
                 return r;
         r = sd_bus_message_read(value, "s", &s);

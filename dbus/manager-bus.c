@@ -16,23 +16,6 @@
 /* How long the end waits for operations. Far below TimeoutStopSec=, and as long as a hook has for its start by default. */
 #define DRAIN_TIMEOUT_USEC (20 * USEC_PER_SEC)
 
-int manager_bus_authorise(ManagerBus *mb, sd_bus_message *m, sd_bus_error *e) {
-        sd_bus_creds *creds = NULL;
-        uid_t uid;
-        int r;
-
-        r = sd_bus_query_sender_creds(m, SD_BUS_CREDS_EUID, &creds);
-        if (r >= 0)
-                r = sd_bus_creds_get_euid(creds, &uid);
-        sd_bus_creds_unref(creds);
-        if (r < 0)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_ACCESS_DENIED, "Who calls can't be found out: %s.", strerror(-r));
-        if (uid != mb->trusted_uid)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_ACCESS_DENIED,
-                                         "Only root may change devices; user id %u may look at them.", uid);
-        return 0;
-}
-
 static void emit_changed(ManagerBus *mb, char **names) {
         if (mb->ready)
                 (void) sd_bus_emit_properties_changed_strv(mb->bus, MANAGER_PATH, MANAGER_INTERFACE, names);
@@ -112,6 +95,7 @@ void manager_bus_drain(ManagerBus *mb) {
         bool again = mb->draining;
 
         mb->draining = true;
+        authorise_cancel_all(mb);
         (void) sd_notify(0, "STOPPING=1");
         if (!again && !is_idle(mb)) {
                 log_info("Waiting for operations that are under way.");
@@ -292,6 +276,8 @@ ManagerBus *manager_bus_free(ManagerBus *mb) {
                 return NULL;
         while (mb->operations)
                 operation_free(mb->operations);
+        while (mb->authorisations)
+                authorisation_free(mb->authorisations);
         for (size_t i = 0; i < mb->manager->n_devices; i++)
                 device_bus_free(mb->manager->devices[i]->userdata);
         sd_bus_slot_unref(mb->listing);

@@ -3,6 +3,7 @@
 
 /* The service on the bus: the object /org/ublk, the name org.ublk, and what ties the manager to systemd. */
 
+#include "dbus/authorise.h"
 #include "dbus/operation.h"
 #include "service/manager.h"
 
@@ -15,11 +16,13 @@ struct ManagerBus {
         sd_event *event;       /* borrowed */
         sd_bus *bus;           /* owned */
         Systemd *systemd;      /* owned */
-        uid_t trusted_uid;     /* whoever may change anything: 0 but in tests */
+        uid_t trusted_uid;     /* whoever may do anything: 0 but in tests */
         Operation *operations; /* owned */
         size_t n_operations;   /* those that a client waits for */
         uint32_t n_proposals;   /* that CheckHook has written so far */
         Operation *probe;      /* the one in operations that probes, or NULL */
+        Authorisation *authorisations; /* owned: calls of which it is not known yet whether they may be made */
+        sd_bus_slot *leavers;  /* names that leave the bus, while there are any of those */
         sd_bus_slot *listing;
         sd_event_source *start_timer;
         size_t n_awaited;      /* answers without which the name is not asked for yet */
@@ -44,8 +47,6 @@ void manager_bus_drain(ManagerBus *mb);
 /* For operation.c. */
 void manager_bus_operation_ended(ManagerBus *mb);
 
-/* 0, or -EACCES with e filled. */
-int manager_bus_authorise(ManagerBus *mb, sd_bus_message *m, sd_bus_error *e);
 /* One of n_awaited has come. */
 void manager_bus_arrived(ManagerBus *mb);
 void manager_bus_count_changed(ManagerBus *mb);

@@ -91,9 +91,9 @@ static int method_create_device(sd_bus_message *m, void *userdata, sd_bus_error 
         if (r < 0)
                 return r;
         r = create_begin(mb, m, c, e);
-        if (r >= 0)
+        if (r > 0)
                 TAKE_PTR(c);
-        return r;
+        return r < 0 ? r : 1;
 }
 
 static int method_check_hook(sd_bus_message *m, void *userdata, sd_bus_error *e) {

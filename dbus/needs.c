@@ -110,10 +110,36 @@ void operation_say_needs(const Operation *op, const char *needs) {
         log_info("Device %u (%s): its unit gets what the hook needs: %s", c->id, c->name, needs ? needs : "nothing");
 }
 
-void operation_meet_needs(Operation *op, OperationNext then) {
-        Device *d = op->device;
-        int r;
+static int find_secret(void *userdata, const char *need) {
+        bool wanted, *found = userdata;
 
+        *found = *found || need_secret(need, &wanted);
+        return 0;
+}
+
+static bool includes_secret(const char *needs) {
+        bool found = false;
+
+        return for_each_need(needs, find_secret, &found) < 0 || found;
+}
+
+/* systemd reads a secret as root, for whatever hook it is given to, which may send it anywhere. */
+void operation_authorise_needs(Operation *op, const char *needs, OperationNext then) {
+        if (op->message && !op->may_any_hook && includes_secret(needs))
+                operation_authorise(op, ACTION_RUN_ANY_HOOK, then);
+        else
+                then(op, 0);
+}
+
+static void meet_needs(Operation *op, int authorised) {
+        OperationNext then = op->needs_then;
+        Device *d = op->device;
+        int r = authorised;
+
+        if (r < 0) {
+                then(op, r);
+                return;
+        }
         operation_say_needs(op, d->failure.needs);
         op->needs_met = true;
         r = for_each_need(d->failure.needs, check_need, op);
@@ -126,4 +152,9 @@ void operation_meet_needs(Operation *op, OperationNext then) {
         /* What comes of the next start is not to be taken for what came of this one. */
         device_forget_failure(d);
         operation_reload(op, then);
+}
+
+void operation_meet_needs(Operation *op, OperationNext then) {
+        op->needs_then = then;
+        operation_authorise_needs(op, op->device->failure.needs, meet_needs);
 }

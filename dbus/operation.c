@@ -41,6 +41,7 @@ static void step_done(Operation *op) {
         op->slot = sd_bus_slot_unref(op->slot);
         op->job = systemd_job_free(op->job);
         op->hello = hello_free(op->hello);
+        op->authorisation = authorisation_free(op->authorisation);
         op->timer = sd_event_source_disable_unref(op->timer);
         op->enough = NULL;
         sd_bus_error_free(&op->step_error);
@@ -244,6 +245,25 @@ void operation_run_check_of(Operation *op, const char *instance, OperationNext t
 
 bool operation_answer_is_foreign(const Operation *op) {
         return json_is_true(json_object_get(op->answer, "foreign"));
+}
+
+static void on_authorised(void *userdata, const sd_bus_error *e) {
+        Operation *op = userdata;
+
+        if (e)
+                (void) sd_bus_error_copy(&op->step_error, e);
+        op->authorisation = authorisation_free(op->authorisation);
+        op->then(op, e ? -EACCES : 0);
+}
+
+void operation_authorise(Operation *op, Action action, OperationNext then) {
+        const DeviceConfig *c = op->device->config;
+        int r;
+
+        step_begin(op, then);
+        r = authorisation_new(op->mb, op->message, action, c->name, c->hook, on_authorised, op, &op->authorisation);
+        if (r < 0)
+                step_fail(op, r, "Finding out whether the caller may do this");
 }
 
 static int on_unit(sd_bus_message *m, void *userdata, sd_bus_error *error) {

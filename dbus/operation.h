@@ -9,6 +9,7 @@
  * A caller that goes away changes nothing: the operation runs to its end, and its answer is dropped by the bus.
  */
 
+#include "dbus/authorise.h"
 #include "dbus/systemd.h"
 #include "service/manager-hello.h"
 
@@ -33,6 +34,7 @@ struct Operation {
         DeviceConfig *config;     /* owned; of the device to be, or with the arguments to be */
         uint32_t lost[CREATE_TRIES]; /* create: ids that were free until they were to be used */
         size_t n_lost;
+        bool may_any_hook;        /* create, restart, reload: the caller may have a secret read for the device */
         bool any_id;              /* create: the caller asked for none */
         bool creates;             /* CreateDevice */
         bool undoing;             /* create: it has failed, or was cancelled */
@@ -40,6 +42,7 @@ struct Operation {
         bool file_remains;        /* create: the device's file could not be removed */
         sd_bus_error error;       /* what the caller will be told */
         bool awaits_probe;
+        OperationNext needs_then; /* what is done once the unit has what the hook needs */
         bool needs_met;           /* the unit was given what its hook needs, which can help only once */
         bool was_down;            /* delete: the unit was down before it was stopped */
         bool keep_state;          /* delete: what its hook kept is for the next device of its name */
@@ -65,6 +68,7 @@ struct Operation {
         sd_bus_slot *slot;
         SystemdJob *job;
         Hello *hello;
+        Authorisation *authorisation;
         sd_event_source *timer;
         bool (*enough)(const Operation *op);
         char *job_result;         /* "done", … */
@@ -94,6 +98,8 @@ void operation_run_check(Operation *op, OperationNext then);
 void operation_run_check_of(Operation *op, const char *instance, OperationNext then);
 /* "remove" has left the kernel device alone, since it belongs to another program. */
 bool operation_answer_is_foreign(const Operation *op);
+/* Whether the caller may, which for this step must not have left. If not, its error is the step's. */
+void operation_authorise(Operation *op, Action action, OperationNext then);
 /* Brings the device's unit state up to date. */
 void operation_fetch(Operation *op, OperationNext then);
 /* HELLO to the present worker; then device_has_hello(), unless the step failed. */
@@ -112,6 +118,8 @@ void operation_reload(Operation *op, OperationNext then);
 bool operation_lacks_needs(const Operation *op);
 /* Gives it that. The unit is then to be started again. */
 void operation_meet_needs(Operation *op, OperationNext then);
+/* As a step: whether the caller may have the unit given all of these. If not, its error is the step's. */
+void operation_authorise_needs(Operation *op, const char *needs, OperationNext then);
 /* The same in steps, for needs that are not yet known to stay; with spaces between them. If it can't be done, the operation's error
  * is set. */
 int operation_check_needs(Operation *op, const char *needs);

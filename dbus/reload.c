@@ -374,13 +374,20 @@ static bool code_lacks_needs(Operation *op) {
         return op->trial_needs != NULL;
 }
 
-static void on_checked(Operation *op, int r) {
-        if (r >= 0 || code_lacks_needs(op))
+static void on_needs_authorised(Operation *op, int r) {
+        if (r >= 0)
                 try_code(op);
         else {
                 operation_keep_step_error(op);
                 refuse(op);
         }
+}
+
+static void on_checked(Operation *op, int r) {
+        if (r < 0 && code_lacks_needs(op))
+                operation_authorise_needs(op, op->trial_needs, on_needs_authorised);
+        else
+                on_needs_authorised(op, r);
 }
 
 /* One that a manager has left before it began is none. */
@@ -412,40 +419,51 @@ static void check(Operation *op) {
 
 int reload_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) {
         uint64_t trial = TRIAL_DEFAULT_USEC;
+        int r, authorised;
         Operation *op;
-        int r;
 
         r = options_read_time(m, "trial-time", TRIAL_MAX_USEC, &trial, e);
         if (r < 0)
                 return r;
-        r = manager_bus_authorise(mb, m, e);
-        if (r < 0)
-                return r;
+        authorised = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, e);
+        if (authorised <= 0)
+                return authorised < 0 ? authorised : 1;
         r = operation_new(mb, m, d, &op, e);
         if (r < 0)
                 return r;
+        op->may_any_hook = authorised == AUTHORISE_ROOT;
         op->trial_usec = trial;
         restart_when_safe(op, check);
         return 1;
 }
 
+/* Of a device that has a secret any argument may be where to send it. */
+static Action reconfigure_action(const DeviceConfig *proposed) {
+        return proposed->secrets || create_action(proposed) == ACTION_RUN_ANY_HOOK ? ACTION_RUN_ANY_HOOK : ACTION_MANAGE_DEVICE;
+}
+
 int reconfigure_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) {
         _cleanup_(device_config_freep) DeviceConfig *proposed = NULL;
         uint64_t trial = TRIAL_DEFAULT_USEC;
+        int r, authorised;
         Operation *op;
-        int r;
+        Action action;
 
         r = clone(d->config, &proposed);
         if (r >= 0)
                 r = arguments_change(m, proposed, e);
         if (r >= 0)
                 r = options_read_time(m, "trial-time", TRIAL_MAX_USEC, &trial, e);
-        if (r >= 0)
-                r = manager_bus_authorise(mb, m, e);
-        if (r >= 0)
-                r = operation_new(mb, m, d, &op, e);
         if (r < 0)
                 return r;
+        action = reconfigure_action(proposed);
+        authorised = authorise(mb, m, action, d->config->name, d->config->hook, e);
+        if (authorised <= 0)
+                return authorised < 0 ? authorised : 1;
+        r = operation_new(mb, m, d, &op, e);
+        if (r < 0)
+                return r;
+        op->may_any_hook = authorised == AUTHORISE_ROOT || action == ACTION_RUN_ANY_HOOK;
         op->config = TAKE_PTR(proposed);
         op->trial_usec = trial;
         restart_when_safe(op, check);

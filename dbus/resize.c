@@ -135,9 +135,10 @@ int resize_begin(ManagerBus *mb, sd_bus_message *m, Device *d, uint64_t bytes, s
         Operation *op;
         int r;
 
-        r = manager_bus_authorise(mb, m, e);
-        if (r >= 0)
-                r = check(mb, d, e);
+        r = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, e);
+        if (r <= 0)
+                return r < 0 ? r : 1;
+        r = check(mb, d, e);
         if (r < 0)
                 return r;
         r = operation_new(mb, m, d, &op, e);

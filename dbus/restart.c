@@ -94,15 +94,16 @@ void restart_when_safe(Operation *op, void (*begin)(Operation *op)) {
 }
 
 int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) {
+        int r, authorised;
         Operation *op;
-        int r;
 
-        r = manager_bus_authorise(mb, m, e);
-        if (r < 0)
-                return r;
+        authorised = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, e);
+        if (authorised <= 0)
+                return authorised < 0 ? authorised : 1;
         r = operation_new(mb, m, d, &op, e);
         if (r < 0)
                 return r;
+        op->may_any_hook = authorised == AUTHORISE_ROOT;
         restart_when_safe(op, restart);
         return 1;
 }

@@ -123,12 +123,15 @@ static void sweep(Operation *op) {
 }
 
 int strays_remove_begin(ManagerBus *mb, sd_bus_message *m, uint32_t id, bool force, sd_bus_error *e) {
+        _cleanup_free_ char *name = NULL;
         Operation *op;
         int r;
 
-        r = manager_bus_authorise(mb, m, e);
-        if (r < 0)
-                return r;
+        r = xasprintf(&name, "%u", id);
+        if (r >= 0)
+                r = authorise(mb, m, ACTION_MANAGE_DEVICE, name, NULL, e);
+        if (r <= 0)
+                return r < 0 ? r : 1;
         for (op = mb->operations; op; op = op->next)
                 if (op->is_removal && op->stray == id)
                         return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "Another call is removing stray %u.", id);

@@ -10,6 +10,7 @@
 
 #define MOCK "org.ublk.Mock"
 #define SYSTEMD "org.freedesktop.systemd1"
+#define POLKIT "org.freedesktop.PolicyKit1"
 
 static const char *needed_env(const char *name) {
         const char *value = g_getenv(name);
@@ -88,6 +89,7 @@ static void write_bus_config(Fixture *f) {
                 "  <policy user=\"%u\">\n"
                 "    <allow own=\"org.ublk\"/><allow own=\"" SYSTEMD "\"/>\n"
                 "    <allow send_destination=\"" SYSTEMD "\"/>\n"
+                "    <allow own=\"" POLKIT "\"/><allow send_destination=\"" POLKIT "\"/>\n"
                 "  </policy>\n"
                 "</busconfig>\n",
                 f->root, needed_env("BUS_POLICY"), getuid());
@@ -107,13 +109,17 @@ static void connect_bus(Fixture *f) {
         g_assert_cmpint(r, >=, 0);
 }
 
-static void wait_for_name(Fixture *f, const char *name) {
+static void wait_for_owner(Fixture *f, const char *name, bool wanted) {
         for (int i = 0; i < 500; i++) {
-                if (sd_bus_get_name_creds(f->bus, name, 0, NULL) >= 0)
+                if ((sd_bus_get_name_creds(f->bus, name, 0, NULL) >= 0) == wanted)
                         return;
                 g_usleep(10000);
         }
-        g_error("Nobody has the name %s.", name);
+        g_error("%s has the name %s.", wanted ? "Nobody" : "Somebody", name);
+}
+
+static void wait_for_name(Fixture *f, const char *name) {
+        wait_for_owner(f, name, true);
 }
 
 static void write_hooks(Fixture *f) {
@@ -132,8 +138,20 @@ void fixture_start_manager(Fixture *f, uid_t trusted_uid) {
         g_autofree char *root = g_strdup_printf("--root=%s", f->root);
         g_autofree char *uid = g_strdup_printf("--trusted-uid=%u", trusted_uid);
 
+        /* The bus may take a moment to see that the last one has gone. */
+        wait_for_owner(f, "org.ublk", false);
         f->manager = spawn((char *[]) { (char *) needed_env("UBLK_RUBYD"), root, uid, NULL });
         wait_for_name(f, "org.ublk");
+}
+
+void fixture_start_polkit(Fixture *f) {
+        f->polkit = spawn((char *[]) { (char *) needed_env("MOCK_POLKIT"), f->root, NULL });
+        wait_for_name(f, POLKIT);
+}
+
+void fixture_release_polkit(Fixture *f, bool yes) {
+        g_assert_cmpint(sd_bus_call_method(f->bus, POLKIT, "/org/freedesktop/PolicyKit1/Authority", MOCK, "Release", NULL, NULL, "b",
+                                           (int) yes), >=, 0);
 }
 
 void fixture_kill_manager(Fixture *f, int signal) {
@@ -188,6 +206,7 @@ void fixture_tear_down(Fixture *f, gconstpointer data) {
         fixture_stop_manager(f);
         sd_bus_error_free(&f->error);
         sd_bus_flush_close_unref(f->bus);
+        stop(&f->polkit);
         stop(&f->systemd);
         stop(&f->daemon);
         if (g_getenv("BUS_KEEP") == NULL) {

@@ -13,7 +13,7 @@
 
 typedef struct Fixture {
         char *root;
-        GPid daemon, systemd, manager;
+        GPid daemon, systemd, polkit, manager;
         sd_bus *bus;
         sd_bus_error error; /* of the last call */
         char *text;         /* fixture_get_string's last */
@@ -27,6 +27,9 @@ void fixture_tear_down(Fixture *f, gconstpointer data);
 /* trusted_uid: who may change anything. Returns once the name is on the bus. */
 void fixture_start_manager(Fixture *f, uid_t trusted_uid);
 void fixture_stop_manager(Fixture *f);
+/* mock-polkit.c, of which there is none otherwise. */
+void fixture_start_polkit(Fixture *f);
+void fixture_release_polkit(Fixture *f, bool yes);
 /* Sends a signal; SIGKILL is waited for, and then there is no manager. */
 void fixture_kill_manager(Fixture *f, int signal);
 
