@@ -11,6 +11,7 @@
 #include "dbus/errors.h"
 #include "dbus/manager-bus.h"
 #include "dbus/options.h"
+#include "service/hookdir.h"
 #include "service/log.h"
 #include "service/marker.h"
 #include "service/needs.h"
@@ -425,13 +426,13 @@ static int check_name_is_free(ManagerBus *mb, const char *name, sd_bus_error *e)
         return taken ? sd_bus_error_setf(e, BUS_ERROR_DEVICE_EXISTS, "There is a device %s already.", name) : 0;
 }
 
-/* A text with a slash in it can be a file that the workers' user may read and write, or a host. What is none of these but the name
+/* A hook that anybody may have written runs as the workers' user. A text with a slash in it can be a file that the workers' user may read and write, or a host. What is none of these but the name
  * of a credential is known once the hook has been loaded: see needs.c. */
 Action create_action(const DeviceConfig *c) {
         for (size_t i = 0; i < c->n_arguments; i++)
                 if (c->arguments[i].type == 's' && strchr(c->arguments[i].value, '/'))
                         return ACTION_RUN_ANY_HOOK;
-        return ACTION_CREATE_DEVICE;
+        return hook_is_path(c->hook) ? ACTION_RUN_ANY_HOOK : ACTION_CREATE_DEVICE;
 }
 
 int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus_error *e) {

@@ -70,10 +70,21 @@ static int append_assignment(sd_bus_message *m, const char *assignment, uint64_t
         return r < 0 ? r : sd_bus_message_close_container(m);
 }
 
+/* A script may be given as in a shell; the service has another current directory. */
+static int append_hook(sd_bus_message *m, const char *hook) {
+        _cleanup_free_ char *path = NULL;
+
+        if (strchr(hook, '/'))
+                path = realpath(hook, NULL);
+        return sd_bus_message_append(m, "s", path ? path : hook);
+}
+
 static int fill_create(sd_bus_message *m, bool dry_run, int argc, char **argv, uint64_t *start_timeout) {
         int r;
 
-        r = dry_run ? sd_bus_message_append(m, "s", argv[2]) : sd_bus_message_append(m, "ss", argv[1], argv[2]);
+        r = dry_run ? 0 : sd_bus_message_append(m, "s", argv[1]);
+        if (r >= 0)
+                r = append_hook(m, argv[2]);
         if (r >= 0)
                 r = sd_bus_message_open_container(m, 'a', "{sv}");
         for (int i = 3; r >= 0 && i < argc; i++)

@@ -35,38 +35,22 @@ static int check_name(const char *name, sd_bus_error *e) {
         return 0;
 }
 
-static int append_directories(const HookDirectories *d, char **ret) {
-        _cleanup_free_ char *text = NULL;
-        size_t size;
-        FILE *f = open_memstream(&text, &size);
-
-        if (!f)
-                return -ENOMEM;
-        for (size_t i = 0; i < d->n_paths; i++)
-                fprintf(f, "%s%s", i > 0 ? ", " : "", d->paths[i]);
-        if (fclose(f) != 0)
-                return -ENOMEM;
-        *ret = TAKE_PTR(text);
-        return 0;
-}
-
 static int check_hook(const HookDirectories *directories, const char *hook, sd_bus_error *e) {
-        _cleanup_free_ char *path = NULL, *text = NULL;
+        _cleanup_free_ char *path = NULL, *message = NULL;
         int r;
 
-        r = hook_directories_find(directories, hook, &path);
+        /* Of files the service sees less than a worker: that one says whether it is there. */
+        if (hook_path_is_valid(hook))
+                return 0;
+        r = hook_directories_resolve(directories, hook, &path, &message);
         if (r >= 0)
                 return 0;
         if (r == -EINVAL)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
-                                         "\"%.80s\" is no name of a hook. Hooks go by name only: a file name without .rb.", hook);
-        if (r != -ENOENT)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "\"%.80s\" is no name of a hook (its file's name without .rb), and no "
+                                         "absolute path of a script without \"//\", \".\" and \"..\" in it.", hook);
+        if (!message)
                 return sd_bus_error_setf(e, BUS_ERROR_NO_SUCH_HOOK, "The hook \"%s\" can't be looked up: %s.", hook, strerror(-r));
-        r = append_directories(directories, &text);
-        if (r < 0)
-                return r;
-        return sd_bus_error_setf(e, BUS_ERROR_NO_SUCH_HOOK, "There is no hook \"%s\": no file %s.rb in any of %s.", hook,
-                                 hook, text);
+        return sd_bus_error_setf(e, r == -ENOENT ? BUS_ERROR_NO_SUCH_HOOK : BUS_ERROR_HOOK_FAILED, "%s", message);
 }
 
 static int method_create_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/config.h"
 
+#include "service/hookdir.h"
 #include "service/name.h"
 #include "service/paths.h"
 #include "service/secret.h"
@@ -134,6 +135,7 @@ int device_config_set_argument(DeviceConfig *c, const char *name, char type, con
 /* How the [Device] keys map to fields. One table serves reading, writing and their limits. */
 typedef enum KeyType {
         KEY_NAME,
+        KEY_HOOK,
         KEY_WORD,
         KEY_CLASS,
         KEY_U32,
@@ -157,7 +159,7 @@ typedef struct Key {
 
 static const Key keys[] = {
         { "Name", KEY_NAME, FIELD(name), 0, 0, "a letter or _, then up to 63 of A-Z a-z 0-9 . _ -" },
-        { "Hook", KEY_NAME, FIELD(hook), 0, 0, "a hook's name: a letter or _, then up to 63 of A-Z a-z 0-9 . _ -" },
+        { "Hook", KEY_HOOK, FIELD(hook), 0, 0, "a hook's name (a letter or _, then up to 63 of A-Z a-z 0-9 . _ -) or the absolute path of a script" },
         { "Class", KEY_CLASS, FIELD(class_name), 0, 0, "a Ruby class name such as FileDisk or My::Disk" },
         { "Queues", KEY_U32, FIELD(queues), 1, UBLK_MAX_QUEUES, "1 to the number of CPUs" },
         { "Depth", KEY_U32, FIELD(depth), 1, UBLK_MAX_QUEUE_DEPTH, "1 to 4096" },
@@ -239,6 +241,8 @@ static int set_field(const Key *key, void *field, const char *value) {
         switch (key->type) {
         case KEY_NAME:
                 return set_string(field, value, name_is_valid(value));
+        case KEY_HOOK:
+                return set_string(field, value, name_is_valid(value) || hook_path_is_valid(value));
         case KEY_CLASS:
                 return set_string(field, value, class_name_is_valid(value));
         case KEY_WORD:
@@ -442,6 +446,7 @@ static void serialize_field(FILE *f, const Key *k, const DeviceConfig *c) {
 
         switch (k->type) {
         case KEY_NAME:
+        case KEY_HOOK:
         case KEY_CLASS:
         case KEY_WORD:
         case KEY_SECRETS:

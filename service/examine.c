@@ -165,16 +165,16 @@ static int examine(Hook *hook, void *userdata) {
 }
 
 static int find_hook(Examination *x) {
+        _cleanup_free_ char *message = NULL;
         HookDirectories directories;
         int r;
 
         r = hook_directories_init(&directories, /* use_environment= */ true);
         if (r >= 0)
-                r = hook_directories_find(&directories, x->config->hook, &x->hook_path);
+                r = hook_directories_resolve(&directories, x->config->hook, &x->hook_path, &message);
         hook_directories_done(&directories);
         if (r < 0)
-                return failure_set(&x->failure, FAILURE_NO_HOOK, -r, "there is no hook \"%s\": no %s.rb in the hook directories",
-                                   x->config->hook, x->config->hook);
+                return failure_set(&x->failure, r == -EPERM ? FAILURE_HOOK : FAILURE_NO_HOOK, -r, "%s", message ? message : strerror(-r));
         return 0;
 }
 

@@ -81,8 +81,7 @@ bool secret_is_stored(const char *name) {
         return false;
 }
 
-/* What the sandbox of ublk-ruby.service has nothing of, or another one. */
-static bool is_out_of_sight(const char *path) {
+bool path_is_out_of_sight(const char *path) {
         static const char *const hidden[] = { "/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/" };
 
         for (size_t i = 0; i < ELEMENTSOF(hidden); i++)
@@ -92,7 +91,7 @@ static bool is_out_of_sight(const char *path) {
 }
 
 static int explain_unseen(const char *option, const char *path, int error, char **ret_message) {
-        if (is_out_of_sight(path))
+        if (path_is_out_of_sight(path))
                 (void) xasprintf(ret_message,
                                  "option \"%s\": ublk-rubyd can't look at files below /home, /root, /run/user, /tmp and /var/tmp. Put it "
                                  "elsewhere, into /etc/ublk-ruby/secrets for instance", option);

@@ -26,6 +26,9 @@ typedef enum SecretReference {
 /* _SECRET_INVALID for what is neither. */
 SecretReference secret_reference(const char *value);
 
+/* What the sandboxes of the units have nothing of, or another one: below /home, /tmp, … */
+bool path_is_out_of_sight(const char *path);
+
 /* secrets: the names of options, with spaces between them, or NULL. */
 bool secret_is_listed(const char *secrets, const char *option);
 /* The same for a list: each is the name of an option, none is there twice, and they are no more than SECRETS_MAX. */

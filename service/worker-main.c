@@ -476,6 +476,7 @@ static int read_device(Worker *w, uint32_t id) {
 /* The code that the last worker had; on trial, and for the first worker, what is on the disk. */
 static int find_hook(Worker *w) {
         HookDirectories directories;
+        _cleanup_free_ char *message = NULL;
         Failure failure = FAILURE_NULL;
         const Code *code;
         int r;
@@ -495,12 +496,11 @@ static int find_hook(Worker *w) {
                 return xstrdup(code->files[0].path, &w->hook_path);
         r = hook_directories_init(&directories, /* use_environment= */ true);
         if (r >= 0)
-                r = hook_directories_find(&directories, w->config->hook, &w->hook_path);
+                r = hook_directories_resolve(&directories, w->config->hook, &w->hook_path, &message);
         hook_directories_done(&directories);
         if (r >= 0)
                 return 0;
-        (void) failure_set(&failure, FAILURE_NO_HOOK, -r, "there is no hook \"%s\": no %s.rb in the hook directories", w->config->hook,
-                           w->config->hook);
+        (void) failure_set(&failure, r == -EPERM ? FAILURE_HOOK : FAILURE_NO_HOOK, -r, "%s", message ? message : strerror(-r));
         return fail(&failure, w->failing_status);
 }
 

@@ -186,6 +186,7 @@ void fixture_set_up(Fixture *f, gconstpointer data) {
         g_autoptr(GError) error = NULL;
 
         (void) data;
+        (void) umask(022); /* who else could write to hooks would not be trusted */
         f->root = g_dir_make_tmp("ublk-bus-XXXXXX", &error);
         g_assert_no_error(error);
         g_assert_cmpint(chmod(f->root, 0755), ==, 0);

@@ -197,8 +197,8 @@ static void test_hooks(Fixture *f, gconstpointer data) {
         (void) data;
         fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "nowhere", 0),
                              "org.ublk.Error.NoSuchHook", "/hooks");
-        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "/etc/passwd", 0), INVALID_ARGS,
-                             "by name only");
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "/etc/../passwd", 0), INVALID_ARGS,
+                             "no absolute path");
         fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", "../memory", 0), INVALID_ARGS, NULL);
 }
 

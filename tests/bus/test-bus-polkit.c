@@ -5,6 +5,8 @@
 #include "bus-fixture.h"
 #include "dbus/authorise.h"
 
+#include <sys/stat.h>
+
 #define DENIED "org.freedesktop.DBus.Error.AccessDenied"
 #define INVALID_ARGS "org.freedesktop.DBus.Error.InvalidArgs"
 #define LIMITS "org.freedesktop.DBus.Error.LimitsExceeded"
@@ -178,6 +180,23 @@ static void test_secret(Fixture *f, gconstpointer data) {
         g_assert_cmpint(fixture_create_option(f, "disk0", "secretive", "key", "s", "vault"), >=, 0);
 }
 
+/* Whoever wrote it: the one who names it answers for it. By name it has to be root's. */
+static void test_path(Fixture *f, gconstpointer data) {
+        g_autofree char *path = g_build_filename(f->root, "hooks", "memory.rb", NULL);
+
+        (void) data;
+        be_nobody_with_polkit(f);
+        g_assert_cmpint(chmod(path, 0666), ==, 0);
+        fixture_write(f, "polkit-create-device", "yes");
+        fixture_assert_error(f, create(f), "org.ublk.Error.HookFailed", "memory.rb can be written to by others than root (mode 0666)");
+        assert_asked(f, "");
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "disk0", path, 0), DENIED, "org.ublk.run-any-hook");
+        assert_nothing(f);
+        fixture_write(f, "polkit-run-any-hook", "yes");
+        g_assert_cmpint(fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "disk0", path, 0), >=, 0);
+        g_assert_cmpstr(fixture_get_string(f, "/org/ublk/device/0", "Hook"), ==, path);
+}
+
 static void begin_create(Fixture *f, char **result) {
         fixture_begin(f, result, "CreateDevice", "ssa{sv}", "disk0", "memory", 0);
 }
@@ -297,6 +316,7 @@ int main(int argc, char **argv) {
         fixture_add("/bus/polkit/interactive", test_interactive);
         fixture_add("/bus/polkit/any-hook", test_any_hook);
         fixture_add("/bus/polkit/secret", test_secret);
+        fixture_add("/bus/polkit/path", test_path);
         fixture_add("/bus/polkit/waits", test_waits);
         fixture_add("/bus/polkit/leaves", test_leaves);
         fixture_add("/bus/polkit/vanishes", test_vanishes);
