@@ -178,18 +178,31 @@ static sd_bus_message *new_device_call(Ctl *c, const char *method, const char *d
         return r < 0 ? sd_bus_message_unref(m) : m;
 }
 
+/* Who uses a device tells nobody when he is through with it, so it is tried again. */
+static int call_until_free(Ctl *c, const char *method, const char *device, const char *option) {
+        for (;;) {
+                sd_bus_message *m = new_device_call(c, method, device, option);
+                int r = m ? ctl_try(c, m, CALL_TIMEOUT_USEC, device) : -ENOMEM;
+
+                if (r <= 0)
+                        return r;
+                (void) usleep(CTL_WAIT_USEC);
+        }
+}
+
+static int call_once(Ctl *c, const char *method, const char *device, const char *option) {
+        sd_bus_message *m = new_device_call(c, method, device, option);
+
+        return m ? ctl_call(c, m, CALL_TIMEOUT_USEC, device, NULL) : -ENOMEM;
+}
+
 /* One after the other; the first failure does not keep the others from being tried. */
 static int call_for_each(Ctl *c, const char *method, const char *option, int argc, char **argv) {
         int status = CTL_OK;
 
-        for (int i = 1; i < argc; i++) {
-                sd_bus_message *m = new_device_call(c, method, argv[i], option);
-
-                if (!m)
-                        return CTL_FAILED;
-                if (ctl_call(c, m, CALL_TIMEOUT_USEC, argv[i], NULL) < 0)
+        for (int i = 1; i < argc; i++)
+                if ((c->wait ? call_until_free : call_once)(c, method, argv[i], option) < 0)
                         status = CTL_FAILED;
-        }
         return status;
 }
 

@@ -155,14 +155,31 @@ static void print_device(const Ctl *c, const json_t *d) {
                        number_of(d, "Restarts"));
 }
 
+/* On its way to another state, by itself. */
+static bool is_passing(const char *state) {
+        return streq(state, "starting") || streq(state, "recovering") || streq(state, "stopping");
+}
+
+/* Its properties, with --wait those of the state that it comes to; a failure has been reported. */
+static json_t *get_device(Ctl *c, const char *designation) {
+        for (;;) {
+                _cleanup_free_ char *path = NULL;
+                json_t *device;
+
+                if (ctl_get_device(c, designation, &path) < 0)
+                        return NULL;
+                device = ctl_get_all(c, path, DEVICE_INTERFACE, designation);
+                if (!device || !c->wait || !is_passing(text_of(device, "State")))
+                        return device;
+                json_decref(device);
+                (void) usleep(CTL_WAIT_USEC);
+        }
+}
+
 static int status_device(Ctl *c, const char *designation) {
-        _cleanup_free_ char *path = NULL;
-        json_t *device;
+        json_t *device = get_device(c, designation);
         int status;
 
-        if (ctl_get_device(c, designation, &path) < 0)
-                return CTL_FAILED;
-        device = ctl_get_all(c, path, DEVICE_INTERFACE, designation);
         if (!device)
                 return CTL_FAILED;
         status = state_is_trouble(text_of(device, "State")) ? CTL_TROUBLE : CTL_OK;

@@ -86,15 +86,22 @@ sd_bus_message *ctl_new_call(Ctl *c, const char *method) {
         return m;
 }
 
+static int send_call(Ctl *c, sd_bus_message *m, uint64_t timeout_usec, sd_bus_error *e, sd_bus_message **ret) {
+        int r;
+
+        /* polkit may ask for a password where an agent runs. */
+        (void) sd_bus_message_set_allow_interactive_authorization(m, true);
+        r = sd_bus_call(c->bus, m, timeout_usec, e, ret);
+        sd_bus_message_unref(m);
+        return r;
+}
+
 int ctl_call(Ctl *c, sd_bus_message *m, uint64_t timeout_usec, const char *what, sd_bus_message **ret) {
         sd_bus_error e = SD_BUS_ERROR_NULL;
         sd_bus_message *reply = NULL;
         int r;
 
-        /* polkit may ask for a password where an agent runs. */
-        (void) sd_bus_message_set_allow_interactive_authorization(m, true);
-        r = sd_bus_call(c->bus, m, timeout_usec, &e, &reply);
-        sd_bus_message_unref(m);
+        r = send_call(c, m, timeout_usec, &e, &reply);
         if (r < 0)
                 report(what, r, &e);
         else if (ret)
@@ -103,6 +110,23 @@ int ctl_call(Ctl *c, sd_bus_message *m, uint64_t timeout_usec, const char *what,
                 sd_bus_message_unref(reply);
         sd_bus_error_free(&e);
         return r < 0 ? r : 0;
+}
+
+int ctl_try(Ctl *c, sd_bus_message *m, uint64_t timeout_usec, const char *what) {
+        sd_bus_error e = SD_BUS_ERROR_NULL;
+        sd_bus_message *reply = NULL;
+        int r;
+
+        r = send_call(c, m, timeout_usec, &e, &reply);
+        sd_bus_message_unref(reply);
+        if (sd_bus_error_has_name(&e, BUS_ERROR_DEVICE_BUSY) || sd_bus_error_has_name(&e, BUS_ERROR_OPERATION_IN_PROGRESS))
+                r = 1;
+        else if (r < 0)
+                report(what, r, &e);
+        else
+                r = 0;
+        sd_bus_error_free(&e);
+        return r;
 }
 
 int ctl_get_device(Ctl *c, const char *designation, char **ret_path) {

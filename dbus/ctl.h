@@ -37,6 +37,9 @@ typedef struct Ctl {
         char *trial_time; /* of reload: microseconds as they were given, or NULL; borrowed */
         char *forwarded[CTL_MAX_FORWARDED]; /* options that check hands on, as they were given; owned */
         size_t n_forwarded;
+        bool wait;           /* of delete, status */
+        bool follow;         /* of logs */
+        const char *lines;   /* of logs, or NULL; borrowed */
         const char *remove; /* of strays: the id to be removed, or NULL; borrowed */
         bool force;
         bool dry_run; /* of create */
@@ -48,6 +51,14 @@ void ctl_done(Ctl *c);
 
 /* A verb runs with its own name first in argv; the result is an exit status. */
 typedef int (*CtlVerb)(Ctl *c, int argc, char **argv);
+
+typedef struct Verb {
+        const char *name;
+        int min_arguments, max_arguments; /* beside its own name */
+        CtlVerb run;
+        const char *usage; /* its words are what completion goes by: DEVICE, HOOK, NAME=VALUE; with "..." the last repeats */
+        bool alone; /* does without the service */
+} Verb;
 
 int ctl_create(Ctl *c, int argc, char **argv);
 int ctl_delete(Ctl *c, int argc, char **argv);
@@ -61,14 +72,25 @@ int ctl_resize(Ctl *c, int argc, char **argv);
 int ctl_stats(Ctl *c, int argc, char **argv);
 int ctl_top(Ctl *c, int argc, char **argv);
 int ctl_stuck(Ctl *c, int argc, char **argv);
+int ctl_logs(Ctl *c, int argc, char **argv);
+int ctl_monitor(Ctl *c, int argc, char **argv);
 int ctl_probe(Ctl *c, int argc, char **argv);
 int ctl_strays(Ctl *c, int argc, char **argv);
 /* Without the bus: they become ublk-ruby-worker, as the caller. */
 int ctl_check(Ctl *c, int argc, char **argv);
 int ctl_describe(Ctl *c, int argc, char **argv);
 
+struct option;
+
+/* For shells: candidates for the last of the words. */
+int ctl_complete(Ctl *c, const Verb *verbs, size_t n, const struct option *options, int argc, char **argv);
+
 /* Sends m (taken) to the service and waits; a failure has been printed, as failure of what. */
 int ctl_call(Ctl *c, sd_bus_message *m, uint64_t timeout_usec, const char *what, sd_bus_message **ret);
+/* The same, but 1 and nothing printed where it can be expected to succeed later: somebody uses the device, or another call does. */
+int ctl_try(Ctl *c, sd_bus_message *m, uint64_t timeout_usec, const char *what);
+/* How long --wait lets pass between two looks. */
+#define CTL_WAIT_USEC (500 * USEC_PER_MSEC)
 /* A call of org.ublk.Manager to be filled; NULL has been reported. */
 sd_bus_message *ctl_new_call(Ctl *c, const char *method);
 /* All properties of an interface of org.ublk as an object; NULL has been reported, as failure of what. */

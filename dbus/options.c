@@ -28,6 +28,10 @@ static const Option options[] = {
         "queues (u), depth (u), max-io-size (u), read-only (b), recovery (s), on-failure (s), id (u), "            \
         "persistent (b), mlock (b), hook-timeout (t), start-timeout (t), partscan (b), data-path (s), class (s)"
 
+const Option *option_at(size_t i) {
+        return i < ELEMENTSOF(options) ? &options[i] : NULL;
+}
+
 const Option *option_find(const char *name) {
         for (size_t i = 0; i < ELEMENTSOF(options); i++)
                 if (streq(options[i].name, name))

@@ -16,6 +16,8 @@ typedef struct Option {
         const char *config_key; /* device_config_set; NULL: treated apart */
 } Option;
 
+/* One after the other; NULL past the last. */
+const Option *option_at(size_t i);
 /* NULL for what would be an argument of the hook. */
 const Option *option_find(const char *name);
 

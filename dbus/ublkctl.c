@@ -25,6 +25,8 @@ static void help(void) {
              "  resize DEVICE SIZE              Change a disk's size, under its users: 10G, 536870912\n"
              "  stats [DEVICE...]               Show what the devices have done\n"
              "  top [DEVICE...]                 Show what they are doing, each second\n"
+             "  logs [-f] [-n N] DEVICE         Show the journal of a device's unit\n"
+             "  monitor                         Print what the service and its devices do, as it happens\n"
              "  stuck [DEVICE...]               Show requests that hooks don't give back\n"
              "  probe                           Show what this kernel can do\n"
              "  strays                          List ublk devices of the service that have lost their file\n"
@@ -38,6 +40,9 @@ static void help(void) {
              "     --no-legend                  Leave out headers and footers\n"
              "     --dry-run                    Of create: only have the hook make its disk, and say what that is\n"
              "     --keep-state                 Of delete: leave what the hook kept to the next device of the name\n"
+             "     --wait                       Of delete: until nobody uses the device; of status: until it neither starts, nor\n"
+             "                                  recovers, nor stops\n"
+             "  -f --follow -n --lines=N        Of logs, as journalctl has them\n"
              "     --trial-time=USEC            Of reload and set: how long the new code may be sent back\n"
              "     --count=N --interval=SECONDS Of top: so many times, so long from one to the next\n"
              "     --remove=ID                  Of strays: remove that one\n"
@@ -59,21 +64,13 @@ static void help(void) {
              "  3  list, status: a device has failed or is held; stuck: there are such requests");
 }
 
-typedef struct Verb {
-        const char *name;
-        int min_arguments, max_arguments; /* beside its own name */
-        CtlVerb run;
-        const char *usage;
-        bool alone; /* does without the service */
-} Verb;
-
 #define ANY INT32_MAX
 
 static const Verb verbs[] = {
         { "list",    0, 0,   ctl_list,    "list" },
         { "status",  0, ANY, ctl_status,  "status [DEVICE...]" },
         { "create",  2, ANY, ctl_create,  "create NAME HOOK [NAME=VALUE...]" },
-        { "delete",  1, ANY, ctl_delete,  "delete [--keep-state] DEVICE..." },
+        { "delete",  1, ANY, ctl_delete,  "delete [--keep-state] [--wait] DEVICE..." },
         { "restart", 1, ANY, ctl_restart, "restart DEVICE..." },
         { "reload",  1, ANY, ctl_reload,  "reload DEVICE..." },
         { "set",     2, ANY, ctl_set,     "set DEVICE NAME=VALUE..." },
@@ -81,6 +78,8 @@ static const Verb verbs[] = {
         { "resize",  2, 2,   ctl_resize,  "resize DEVICE SIZE" },
         { "stats",   0, ANY, ctl_stats,   "stats [DEVICE...]" },
         { "top",     0, ANY, ctl_top,     "top [--count=N] [--interval=SECONDS] [DEVICE...]" },
+        { "logs",    1, 1,   ctl_logs,    "logs [--follow] [--lines=N] DEVICE" },
+        { "monitor", 0, 0,   ctl_monitor, "monitor" },
         { "stuck",   0, ANY, ctl_stuck,   "stuck [DEVICE...]" },
         { "probe",   0, 0,   ctl_probe,   "probe" },
         { "strays",  0, 0,   ctl_strays,  "strays [--remove=ID [--force]]" },
@@ -120,33 +119,38 @@ static int forward(Ctl *c, const char *name, const char *value) {
         return r;
 }
 
+enum {
+        ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND, ARG_KEEP_STATE, ARG_TRIAL_TIME, ARG_REMOVE, ARG_FORCE, ARG_WAIT, ARG_COUNT, ARG_INTERVAL,
+        ARG_DRY_RUN, ARG_FORWARD,
+};
+static const struct option options[] = {
+        { "help", no_argument, NULL, 'h' },
+        { "version", no_argument, NULL, ARG_VERSION },
+        { "json", required_argument, NULL, ARG_JSON },
+        { "no-legend", no_argument, NULL, ARG_NO_LEGEND },
+        { "keep-state", no_argument, NULL, ARG_KEEP_STATE },
+        { "wait", no_argument, NULL, ARG_WAIT },
+        { "follow", no_argument, NULL, 'f' },
+        { "lines", required_argument, NULL, 'n' },
+        { "trial-time", required_argument, NULL, ARG_TRIAL_TIME },
+        { "remove", required_argument, NULL, ARG_REMOVE },
+        { "force", no_argument, NULL, ARG_FORCE },
+        { "dry-run", no_argument, NULL, ARG_DRY_RUN },
+        { "count", required_argument, NULL, ARG_COUNT },
+        { "interval", required_argument, NULL, ARG_INTERVAL },
+        { "seed", required_argument, NULL, ARG_FORWARD },
+        { "seconds", required_argument, NULL, ARG_FORWARD },
+        { "time", required_argument, NULL, ARG_FORWARD },
+        { "gc-stress", no_argument, NULL, ARG_FORWARD },
+        { "in-place", no_argument, NULL, ARG_FORWARD },
+        {},
+};
+
 /* 1: go on; 0: done; negative: usage. */
 static int parse_argv(Ctl *c, int argc, char **argv) {
-        enum {
-                ARG_VERSION = 0x100, ARG_JSON, ARG_NO_LEGEND, ARG_KEEP_STATE, ARG_TRIAL_TIME, ARG_REMOVE, ARG_FORCE, ARG_COUNT, ARG_INTERVAL, ARG_DRY_RUN, ARG_FORWARD,
-        };
-        static const struct option options[] = {
-                { "help", no_argument, NULL, 'h' },
-                { "version", no_argument, NULL, ARG_VERSION },
-                { "json", required_argument, NULL, ARG_JSON },
-                { "no-legend", no_argument, NULL, ARG_NO_LEGEND },
-                { "keep-state", no_argument, NULL, ARG_KEEP_STATE },
-                { "trial-time", required_argument, NULL, ARG_TRIAL_TIME },
-                { "remove", required_argument, NULL, ARG_REMOVE },
-                { "force", no_argument, NULL, ARG_FORCE },
-                { "dry-run", no_argument, NULL, ARG_DRY_RUN },
-                { "count", required_argument, NULL, ARG_COUNT },
-                { "interval", required_argument, NULL, ARG_INTERVAL },
-                { "seed", required_argument, NULL, ARG_FORWARD },
-                { "seconds", required_argument, NULL, ARG_FORWARD },
-                { "time", required_argument, NULL, ARG_FORWARD },
-                { "gc-stress", no_argument, NULL, ARG_FORWARD },
-                { "in-place", no_argument, NULL, ARG_FORWARD },
-                {},
-        };
         int o, which = 0;
 
-        while ((o = getopt_long(argc, argv, "h", options, &which)) >= 0)
+        while ((o = getopt_long(argc, argv, "hfn:", options, &which)) >= 0)
                 switch (o) {
                 case 'h':
                         help();
@@ -163,6 +167,15 @@ static int parse_argv(Ctl *c, int argc, char **argv) {
                         break;
                 case ARG_KEEP_STATE:
                         c->keep_state = true;
+                        break;
+                case ARG_WAIT:
+                        c->wait = true;
+                        break;
+                case 'f':
+                        c->follow = true;
+                        break;
+                case 'n':
+                        c->lines = optarg;
                         break;
                 case ARG_TRIAL_TIME:
                         c->trial_time = optarg;
@@ -215,6 +228,14 @@ static int run_verb(Ctl *c, int argc, char **argv) {
                 fprintf(stderr, "ublkctl: --keep-state is for delete.\n");
                 return CTL_USAGE;
         }
+        if (c->wait && v->run != ctl_delete && v->run != ctl_status) {
+                fprintf(stderr, "ublkctl: --wait is for delete and status. Usage: ublkctl %s\n", v->usage);
+                return CTL_USAGE;
+        }
+        if ((c->follow || c->lines) && v->run != ctl_logs) {
+                fprintf(stderr, "ublkctl: -f and -n are for logs. Usage: ublkctl %s\n", v->usage);
+                return CTL_USAGE;
+        }
         if ((c->remove || c->force) && v->run != ctl_strays) {
                 fprintf(stderr, "ublkctl: --remove and --force are for strays. Usage: ublkctl %s\n", v->usage);
                 return CTL_USAGE;
@@ -230,15 +251,23 @@ static int run_verb(Ctl *c, int argc, char **argv) {
         return !v->alone && ctl_connect(c) < 0 ? CTL_FAILED : v->run(c, argc, argv);
 }
 
+/* NO_COLOR counts unless it is empty: no-color.org. */
+static bool wants_colour(void) {
+        const char *term = getenv("TERM"), *none = getenv("NO_COLOR");
+
+        return isatty(STDOUT_FILENO) && !(none && *none) && term && !streq(term, "dumb");
+}
+
 int main(int argc, char **argv) {
-        const char *term = getenv("TERM");
-        Ctl c = {
-                .legend = true,
-                .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR") && term && !streq(term, "dumb"),
-        };
+        Ctl c = { .legend = true, .colour = wants_colour() };
         int r;
 
         (void) setlocale(LC_TIME, "");
+        if (argc > 1 && streq(argv[1], "--complete")) {
+                r = ctl_complete(&c, verbs, ELEMENTSOF(verbs), options, argc - 2, argv + 2);
+                ctl_done(&c);
+                return r;
+        }
         r = parse_argv(&c, argc, argv);
         if (r <= 0)
                 return r < 0 ? CTL_USAGE : CTL_OK;
