@@ -301,7 +301,7 @@ static void test_other_queue(void) {
         watcher_stop(&w);
         g_assert_true(s.ended);
         g_assert_cmpint(s.result, ==, -ETIMEDOUT);
-        g_assert_cmpuint(n_served, >, 10);
+        g_assert_cmpuint(n_served, >, 1); /* under valgrind, on a busy machine, not many more */
         assert_next_are_served();
 }
 

@@ -125,16 +125,12 @@ static void test_kind(Tree *t, gconstpointer data) {
         assert_check(t, "x.rb", -EINVAL, "can't be looked at", "x.rb");
 }
 
-/* Only root can give files away. */
+/* Only root can give files away: as another user this is left to tests/vm/hooks-trust. */
 static void test_owner(Tree *t, gconstpointer data) {
         g_autofree char *link = g_build_filename(t->base, "link.rb", NULL), *fix = g_strdup_printf("chown root %s", t->file),
                         *fix_link = g_strdup_printf("chown -h root %s", link), *fix_dir = g_strdup_printf("chown root %s", t->dir);
 
         (void) data;
-        if (geteuid() != 0) {
-                g_test_skip("not root");
-                return;
-        }
         g_assert_cmpint(symlink(t->file, link), ==, 0);
         g_assert_cmpint(lchown(link, 12345, 0), ==, 0);
         assert_check(t, link, -EPERM, "belongs to user id 12345", fix_link);
@@ -186,7 +182,8 @@ int main(int argc, char *argv[]) {
         add("/trust/above", test_above);
         add("/trust/links", test_links);
         add("/trust/kind", test_kind);
-        add("/trust/owner", test_owner);
+        if (geteuid() == 0)
+                add("/trust/owner", test_owner);
         add("/trust/resolve", test_resolve);
         return g_test_run();
 }
