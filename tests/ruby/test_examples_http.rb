@@ -66,7 +66,8 @@ class TestHttpDisk < Minitest::Test
         server.mode = mode
         5.times { |i| assert_same i * 512, 512, disk }
       end
-      assert_equal 10, server.connections
+      # One more where the end of a connection is seen only by the request that is sent over it.
+      assert_includes 10..11, server.connections
     end
   end
 
