@@ -44,7 +44,6 @@ module UBLK
         params = Params.from_target(target, max_io_bytes: info.max_io_bytes)
         check_recoverable(info)
         check_same(control, info, params)
-        wait_for_former_tasks(id)
         control.prepare_recovery(info)
         own(new(target, info: info, params: params, control: control, mlock: mlock, recovering: true))
       rescue Exception

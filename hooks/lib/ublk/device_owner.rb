@@ -14,12 +14,6 @@ module UBLK
       # For Device.
       def disown(device) = owners[Process.pid]&.delete(device)
 
-      # Which threads served the device of this id before: Linux up to 6.14 must not recover it while they live, as
-      # Ruby keeps some of them for later.
-      def note_former_tasks(id, tasks)
-        (@former_tasks ||= {})[id] = tasks
-      end
-
       private
 
       # A forked child has none of its parent's.
@@ -50,16 +44,6 @@ module UBLK
         []
       rescue Exception => e # rubocop:disable Lint/RescueException: also an Interrupt at exit
         [e]
-      end
-
-      def wait_for_former_tasks(id, seconds: 10)
-        tasks = @former_tasks&.delete(id) || []
-        deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
-        until tasks.none? { |task| File.exist?("/proc/self/task/#{task}") }
-          break if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
-
-          sleep 0.05
-        end
       end
     end
   end

@@ -129,7 +129,6 @@ module UBLK
         finish(limit)
         wait_until_quiesced
         @state = :handed_over
-        Device.note_former_tasks(id, @server.tasks)
         Device.disown(self)
       end
 
@@ -181,7 +180,15 @@ module UBLK
         stuck = @threads.reject { |thread| thread.join(deadline && [deadline - now, 0].max) }
         raise DeviceError, "#{stuck.size} of the queues of ublk device #{id} are stuck in the target" unless stuck.empty?
 
+        wait_for_tasks(deadline || now + SETTLE_SECONDS) unless @threads.all? { |thread| thread.value == :stopped }
         @server.release
+      end
+
+      # Linux up to 6.14 hands a request that comes just when a ring is closed to the task that served it, if that lives
+      # on, and never takes it back: the device then stays live for ever, and holds the id as well. Ruby 3.1 keeps the
+      # task of a thread for three seconds more, for the next thread.
+      def wait_for_tasks(deadline)
+        poll(deadline - now) { @server.tasks.none? { |task| File.exist?("/proc/self/task/#{task}") } }
       end
 
       # STOP_DEV throws the dirty pages of a device with recovery away.

@@ -71,3 +71,6 @@ check "the other program's too" /usr/lib/ublk-ruby/test-foreign delete 5
 note "9. in one program"
 check "several devices, threads that raise, a target that stops its own disk" timeout 120 ruby -w library/program.rb
 sed 's/^/# /' "$last"
+
+note "10. a disk that is handed over while it is read"
+check "40 times" timeout 300 ruby -w library/handover.rb 40
