@@ -116,13 +116,17 @@ static json_int_t moved(json_t *facts) {
         return json_integer_value(json_object_get(facts, "moved"));
 }
 
-/* The only object that such a request needs is the binding's: an offset that no Fixnum holds. */
+/* The only object that such a request needs is the binding's: an offset that no Fixnum holds. Each leaves gaps between
+ * objects, so that there is something to move. */
 static void test_collecting(void) {
         json_t *before, *after;
 
-        g_assert_cmpint(rig_load("collects", "class Collects < UBLK::Target\n  def initialize = super(size: (1 << 63) - 512)\n"
+        g_assert_cmpint(rig_load("collects", "class Collects < UBLK::Target\n"
+                                             "  def initialize = (super(size: (1 << 63) - 512); @kept = Array.new(1 << 14) { Object.new })\n"
                                              "  def read(offset, length) = nil\n  def write(offset, data) = nil\n"
-                                             "  def discard(offset, length) = @last == (@last = GC.count) ? -5 : 0\nend\n", NULL), ==, 0);
+                                             "  def discard(offset, length)\n"
+                                             "    odd = false\n    @kept.select! { odd = !odd }\n"
+                                             "    @last == (@last = GC.count) ? -5 : 0\n  end\nend\n", NULL), ==, 0);
         before = ask("rig_collector", WORDS(NULL));
         for (unsigned i = 0; i < 10; i++)
                 g_assert_cmpint(rig_request(OPERATION_DISCARD, UINT64_C(1) << 62, 512, NULL), ==, 0);
