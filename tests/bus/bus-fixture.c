@@ -360,6 +360,36 @@ void fixture_wait_state(Fixture *f, const char *path, const char *state) {
         g_error("%s is %s, not %s.", path, f->text, state);
 }
 
+static int on_changed(sd_bus_message *m, void *userdata, sd_bus_error *error) {
+        GString *log = userdata;
+        const char *name;
+
+        (void) error;
+        g_assert_cmpint(sd_bus_message_skip(m, "s"), >=, 0);
+        g_assert_cmpint(sd_bus_message_enter_container(m, 'a', "{sv}"), >=, 0);
+        while (sd_bus_message_enter_container(m, 'e', "sv") > 0) {
+                g_assert_cmpint(sd_bus_message_read(m, "s", &name), >, 0);
+                g_assert_cmpint(sd_bus_message_skip(m, "v"), >=, 0);
+                g_assert_cmpint(sd_bus_message_exit_container(m), >=, 0);
+                g_string_append_printf(log, "%s;", name);
+        }
+        return 0;
+}
+
+void fixture_log_changes(Fixture *f, const char *path, GString *log) {
+        g_assert_cmpint(sd_bus_match_signal(f->bus, NULL, "org.ublk", path, "org.freedesktop.DBus.Properties", "PropertiesChanged",
+                                            on_changed, log), >=, 0);
+}
+
+unsigned fixture_count_changes(const GString *log, const char *property) {
+        g_autofree char *entry = g_strdup_printf("%s;", property);
+        unsigned n = 0;
+
+        for (const char *p = log->str; (p = strstr(p, entry)); p += strlen(entry))
+                n++;
+        return n;
+}
+
 static void mock_call(Fixture *f, const char *method, sd_bus_message **ret, const char *types, const char *a,
                       const char *b, const char *c, const char *d, const char *e) {
         if (sd_bus_call_method(f->bus, SYSTEMD, "/org/freedesktop/systemd1", MOCK, method, NULL, ret, types, a, b, c, d, e) < 0)

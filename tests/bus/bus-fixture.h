@@ -57,6 +57,9 @@ const char *fixture_get_string(Fixture *f, const char *path, const char *propert
 uint64_t fixture_get_number(Fixture *f, const char *path, const char *property, char type);
 /* Waits up to 5 s for it. */
 void fixture_wait_state(Fixture *f, const char *path, const char *state);
+/* From now on appends "Property;" for each that PropertiesChanged names, as the connection is processed. */
+void fixture_log_changes(Fixture *f, const char *path, GString *log);
+unsigned fixture_count_changes(const GString *log, const char *property);
 
 /* org.ublk.Mock of mock-systemd.c. */
 void fixture_set_unit(Fixture *f, const char *unit, const char *active, const char *sub, const char *result, const char *status);

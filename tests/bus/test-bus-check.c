@@ -3,38 +3,19 @@
 /* CheckHook: what is asked, and what is made of the answer; and ublkctl create --dry-run. */
 
 #include "bus-fixture.h"
+#include "run-ublkctl.h"
 
-#include <jansson.h>
-#include <sys/wait.h>
 
 #define SCHEMA "\"schema\":{\"class\":\"RamDisk\",\"options\":[{\"name\":\"size\",\"type\":\"bytes\",\"required\":true,\"default\":null,\"doc\":\"of it\"}]," \
                "\"recovery\":\"reissue\",\"concurrency\":1,\"network\":false,\"jit\":false,\"sink\":false}"
 #define GEOMETRY "\"geometry\":{\"size\":1048576,\"logical-block-size\":512,\"physical-block-size\":4096,\"recovery\":\"reissue\",\"read-only\":false}"
 #define WRONG "{\"error\":22," SCHEMA ",\"failure\":{\"kind\":\"arguments\",\"errno\":22,\"message\":\"it needs size\"}}"
 
-static char *run(const char *arguments, int expected, bool error) {
-        g_autofree char *line = g_strdup_printf("%s %s", g_getenv("UBLKCTL"), arguments);
-        g_autoptr(GError) e = NULL;
-        char *out, *err;
-        int status;
-
-        if (!g_spawn_command_line_sync(line, &out, &err, &status, &e))
-                g_error("%s", e->message);
-        g_test_message("ublkctl %s\n%s%s", arguments, out, err);
-        g_assert_true(WIFEXITED(status));
-        g_assert_cmpint(WEXITSTATUS(status), ==, expected);
-        g_free(error ? out : err);
-        return error ? err : out;
-}
-
 /* What CheckHook answers, the way a program of today would read it. */
 static json_t *report(const char *more, int expected) {
         g_autofree char *line = g_strdup_printf("--json=short create --dry-run disk0 memory %s", more);
-        g_autofree char *text = run(line, expected, false);
-        json_t *j = json_loads(text, 0, NULL);
 
-        g_assert_nonnull(j);
-        return j;
+        return ublkctl_json(line, expected);
 }
 
 static void test_report(Fixture *f, gconstpointer data) {
@@ -122,22 +103,15 @@ static void test_nonsense(Fixture *f, gconstpointer data) {
         }
 }
 
-static void assert_prints(const char *more, int expected, const char *part) {
-        g_autofree char *line = g_strdup_printf("create --dry-run disk0 memory %s", more), *text = run(line, expected, expected != 0);
-
-        if (!strstr(text, part))
-                g_error("no \"%s\" in: %s", part, text);
-}
-
 static void test_ublkctl(Fixture *f, gconstpointer data) {
         (void) data;
         fixture_write(f, "check-hook", "{\"error\":0," SCHEMA "," GEOMETRY "}");
-        assert_prints("size=1M", 0, "disk0: 1M (1048576 bytes) in blocks of 512 bytes, recovery reissue\n");
+        ublkctl("create --dry-run disk0 memory size=1M", 0, "disk0: 1M (1048576 bytes) in blocks of 512 bytes, recovery reissue\n");
         fixture_write(f, "check-hook", "{\"error\":0," SCHEMA "}");
-        assert_prints("", 0, "disk0: the hook loads; what disk it makes");
+        ublkctl("create --dry-run disk0 memory", 0, "disk0: the hook loads; what disk it makes");
         fixture_write(f, "check-hook", WRONG);
-        assert_prints("", 1, "ublkctl: disk0: it needs size\n");
-        g_free(run("list --dry-run", 2, true));
+        ublkctl("create --dry-run disk0 memory", 1, "ublkctl: disk0: it needs size\n");
+        ublkctl("list --dry-run", 2, "");
 }
 
 int main(int argc, char **argv) {

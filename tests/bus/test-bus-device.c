@@ -169,22 +169,6 @@ static void test_hello(Fixture *f, gconstpointer data) {
 }
 
 /* What a manager that starts learns only later is told as a change, not as a new object. */
-static int on_changed(sd_bus_message *m, void *userdata, sd_bus_error *error) {
-        GString *log = userdata;
-        const char *name;
-
-        (void) error;
-        g_assert_cmpint(sd_bus_message_skip(m, "s"), >=, 0);
-        g_assert_cmpint(sd_bus_message_enter_container(m, 'a', "{sv}"), >=, 0);
-        while (sd_bus_message_enter_container(m, 'e', "sv") > 0) {
-                g_assert_cmpint(sd_bus_message_read(m, "s", &name), >, 0);
-                g_assert_cmpint(sd_bus_message_skip(m, "v"), >=, 0);
-                g_assert_cmpint(sd_bus_message_exit_container(m), >=, 0);
-                g_string_append_printf(log, "%s;", name);
-        }
-        return 0;
-}
-
 static void test_late_properties(Fixture *f, gconstpointer data) {
         g_autoptr(GString) added = g_string_new(NULL), changed = g_string_new(NULL);
         const char *path = "/org/ublk/device/4";
@@ -197,7 +181,7 @@ static void test_late_properties(Fixture *f, gconstpointer data) {
         g_assert_cmpstr(fixture_get_string(f, path, "Recovery"), ==, "default");
         g_assert_cmpuint(fixture_get_number(f, path, "BlockSize", 'u'), ==, 0);
         sd_bus_match_signal(f->bus, NULL, "org.ublk", NULL, "org.freedesktop.DBus.ObjectManager", NULL, on_signal, added);
-        sd_bus_match_signal(f->bus, NULL, "org.ublk", path, "org.freedesktop.DBus.Properties", "PropertiesChanged", on_changed, changed);
+        fixture_log_changes(f, path, changed);
         g_assert_cmpint(sd_bus_call_method(f->bus, "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
                                            "org.freedesktop.systemd1.Manager", "StartUnit", NULL, NULL, "ss",
                                            "ublk-ruby-device@4.service", "replace"), >=, 0);

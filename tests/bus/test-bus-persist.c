@@ -3,8 +3,8 @@
 /* SetPersistent: where the device's file lies, and whether its unit is enabled; and ublkctl persist. */
 
 #include "bus-fixture.h"
+#include "run-ublkctl.h"
 
-#include <sys/wait.h>
 
 #define UNIT "ublk-ruby-device@0.service"
 
@@ -19,29 +19,12 @@ static void assert_is(Fixture *f, const char *path, bool persistent) {
         g_assert_cmpint(fixture_has(f, "run/ublk-ruby/devices/0.conf"), ==, !persistent);
 }
 
-static int on_changed(sd_bus_message *m, void *userdata, sd_bus_error *error) {
-        unsigned *n = userdata;
-        const char *name;
-
-        (void) error;
-        if (sd_bus_message_skip(m, "s") < 0 || sd_bus_message_enter_container(m, 'a', "{sv}") < 0)
-                return 0;
-        while (sd_bus_message_enter_container(m, 'e', "sv") > 0) {
-                g_assert_cmpint(sd_bus_message_read(m, "s", &name), >, 0);
-                *n += streq(name, "Persistent");
-                g_assert_cmpint(sd_bus_message_skip(m, "v"), >=, 0);
-                g_assert_cmpint(sd_bus_message_exit_container(m), >=, 0);
-        }
-        return 0;
-}
-
 static void test_round(Fixture *f, gconstpointer data) {
         g_autofree char *path = fixture_create(f, "disk0", "memory"), *file = NULL;
-        unsigned n = 0;
+        g_autoptr(GString) changed = g_string_new(NULL);
 
         (void) data;
-        g_assert_cmpint(sd_bus_match_signal(f->bus, NULL, "org.ublk", path, "org.freedesktop.DBus.Properties", "PropertiesChanged", on_changed,
-                                            &n), >=, 0);
+        fixture_log_changes(f, path, changed);
         assert_is(f, path, false);
         for (int i = 0; i < 2; i++) {
                 g_assert_cmpint(set_persistent(f, path, true), >=, 0);
@@ -60,7 +43,7 @@ static void test_round(Fixture *f, gconstpointer data) {
         }
         while (sd_bus_process(f->bus, NULL) > 0)
                 ;
-        g_assert_cmpuint(n, ==, 2);
+        g_assert_cmpuint(fixture_count_changes(changed, "Persistent"), ==, 2);
         g_assert_cmpstr(fixture_get_string(f, path, "State"), ==, "live");
         g_assert_cmpint(fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "disk0", 0), >=, 0);
         g_assert_false(fixture_has(f, "run/ublk-ruby/devices/0.conf"));
@@ -87,31 +70,18 @@ static void test_fails(Fixture *f, gconstpointer data) {
         fixture_assert_error(f, set_persistent(f, path, false), "org.freedesktop.DBus.Error.AccessDenied", "root");
 }
 
-static void check(const char *arguments, int expected, const char *part) {
-        g_autofree char *line = g_strdup_printf("%s %s", g_getenv("UBLKCTL"), arguments), *out = NULL, *err = NULL;
-        g_autoptr(GError) error = NULL;
-        int status;
-
-        if (!g_spawn_command_line_sync(line, &out, &err, &status, &error))
-                g_error("%s", error->message);
-        g_assert_true(WIFEXITED(status));
-        g_assert_cmpint(WEXITSTATUS(status), ==, expected);
-        if (!strstr(out, part) && !strstr(err, part))
-                g_error("no \"%s\" in: %s%s", part, out, err);
-}
-
 static void test_ublkctl(Fixture *f, gconstpointer data) {
         g_autofree char *path = fixture_create(f, "disk0", "memory");
 
         (void) data;
-        check("persist disk0 yes", 0, "");
+        ublkctl("persist disk0 yes", 0, "");
         assert_is(f, path, true);
-        check("status disk0", 0, "Persistent: yes");
-        check("persist 0 no", 0, "");
+        ublkctl("status disk0", 0, "Persistent: yes");
+        ublkctl("persist 0 no", 0, "");
         assert_is(f, path, false);
-        check("persist disk0 perhaps", 2, "persist takes yes or no");
-        check("persist disk0", 2, "persist DEVICE yes|no");
-        check("persist nothing yes", 1, "no device \"nothing\"");
+        ublkctl("persist disk0 perhaps", 2, "persist takes yes or no");
+        ublkctl("persist disk0", 2, "persist DEVICE yes|no");
+        ublkctl("persist nothing yes", 1, "no device \"nothing\"");
 }
 
 int main(int argc, char **argv) {

@@ -3,8 +3,8 @@
 /* Reconfigure: arguments that are taken, arguments that are not, and what is left of either; and ublkctl set. */
 
 #include "bus-fixture.h"
+#include "run-ublkctl.h"
 
-#include <sys/wait.h>
 
 #define UNIT "ublk-ruby-device@0.service"
 #define CONF "run/ublk-ruby/devices/0.conf"
@@ -36,29 +36,12 @@ static char *begin(Fixture *f) {
         return g_strdup("/org/ublk/device/0");
 }
 
-static int on_changed(sd_bus_message *m, void *userdata, sd_bus_error *error) {
-        unsigned *n = userdata;
-        const char *name;
-
-        (void) error;
-        if (sd_bus_message_skip(m, "s") < 0 || sd_bus_message_enter_container(m, 'a', "{sv}") < 0)
-                return 0;
-        while (sd_bus_message_enter_container(m, 'e', "sv") > 0) {
-                g_assert_cmpint(sd_bus_message_read(m, "s", &name), >, 0);
-                *n += streq(name, "Arguments");
-                g_assert_cmpint(sd_bus_message_skip(m, "v"), >=, 0);
-                g_assert_cmpint(sd_bus_message_exit_container(m), >=, 0);
-        }
-        return 0;
-}
-
 static void test_taken(Fixture *f, gconstpointer data) {
         g_autofree char *path = begin(f), *calls = NULL;
-        unsigned n = 0;
+        g_autoptr(GString) changed = g_string_new(NULL);
 
         (void) data;
-        g_assert_cmpint(sd_bus_match_signal(f->bus, NULL, "org.ublk", path, "org.freedesktop.DBus.Properties", "PropertiesChanged", on_changed,
-                                            &n), >=, 0);
+        fixture_log_changes(f, path, changed);
         g_assert_cmpint(reconfigure(f, path, "green", 200000), >=, 0);
         calls = fixture_calls(f);
         g_assert_cmpstr(calls, ==, "StartUnit ublk-ruby-check@0.service\nRestartUnit " UNIT "\n");
@@ -67,7 +50,7 @@ static void test_taken(Fixture *f, gconstpointer data) {
         assert_over(f);
         while (sd_bus_process(f->bus, NULL) > 0)
                 ;
-        g_assert_cmpuint(n, ==, 1);
+        g_assert_cmpuint(fixture_count_changes(changed, "Arguments"), ==, 1);
         /* Another one beside it, of another type; and the old one of another type. */
         g_assert_cmpint(fixture_call(f, path, "Reconfigure", NULL, "a{sv}a{sv}", 2, "depth_of_it", "u", 7U, "colour", "t", UINT64_C(3), 1, "trial-time",
                                      "t", UINT64_C(0)), >=, 0);
@@ -190,31 +173,17 @@ static void test_resumed(Fixture *f, gconstpointer data) {
         assert_conf(f, "colour=s:green\n", true);
 }
 
-static void check(const char *arguments, int expected, const char *part) {
-        g_autofree char *line = g_strdup_printf("%s %s", g_getenv("UBLKCTL"), arguments), *out = NULL, *err = NULL;
-        g_autoptr(GError) error = NULL;
-        int status;
-
-        if (!g_spawn_command_line_sync(line, &out, &err, &status, &error))
-                g_error("%s", error->message);
-        g_test_message("ublkctl %s\n%s%s", arguments, out, err);
-        g_assert_true(WIFEXITED(status));
-        g_assert_cmpint(WEXITSTATUS(status), ==, expected);
-        if (!strstr(out, part) && !strstr(err, part))
-                g_error("no \"%s\" in: %s%s", part, out, err);
-}
-
 static void test_ublkctl(Fixture *f, gconstpointer data) {
         (void) data;
         g_free(begin(f));
-        check("set --trial-time=0 disk0 colour=blue note=a=b", 0, "");
-        check("status disk0", 0, "colour=blue");
+        ublkctl("set --trial-time=0 disk0 colour=blue note=a=b", 0, "");
+        ublkctl("status disk0", 0, "colour=blue");
         assert_conf(f, "note=s:a=b\n", true);
-        check("set disk0 depth=4", 1, "depth is an option of the service");
-        check("set disk0 colour", 2, "is not NAME=VALUE");
-        check("set disk0", 2, "set DEVICE NAME=VALUE");
-        check("set nothing colour=x", 1, "no device \"nothing\"");
-        check("set --trial-time=5s disk0 colour=x", 2, "not \"5s\"");
+        ublkctl("set disk0 depth=4", 1, "depth is an option of the service");
+        ublkctl("set disk0 colour", 2, "is not NAME=VALUE");
+        ublkctl("set disk0", 2, "set DEVICE NAME=VALUE");
+        ublkctl("set nothing colour=x", 1, "no device \"nothing\"");
+        ublkctl("set --trial-time=5s disk0 colour=x", 2, "not \"5s\"");
 }
 
 int main(int argc, char **argv) {

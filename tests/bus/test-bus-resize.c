@@ -3,8 +3,8 @@
 /* Resize: the steps in their order, and what is left of each that fails; and ublkctl resize. */
 
 #include "bus-fixture.h"
+#include "run-ublkctl.h"
 
-#include <sys/wait.h>
 
 #define FILE_0 "run/ublk-ruby/devices/0.conf"
 
@@ -139,36 +139,22 @@ static void test_denied(Fixture *f, gconstpointer data) {
         fixture_assert_error(f, resize(f, path, 2 << 20), "org.freedesktop.DBus.Error.AccessDenied", "root");
 }
 
-static void check(const char *arguments, int expected, const char *part) {
-        g_autofree char *line = g_strdup_printf("%s %s", g_getenv("UBLKCTL"), arguments), *out = NULL, *err = NULL;
-        g_autoptr(GError) error = NULL;
-        int status;
-
-        if (!g_spawn_command_line_sync(line, &out, &err, &status, &error))
-                g_error("%s", error->message);
-        g_test_message("ublkctl %s\n%s%s", arguments, out, err);
-        g_assert_true(WIFEXITED(status));
-        g_assert_cmpint(WEXITSTATUS(status), ==, expected);
-        if (!strstr(out, part) && !strstr(err, part))
-                g_error("no \"%s\" in: %s%s", part, out, err);
-}
-
 static void test_ublkctl(Fixture *f, gconstpointer data) {
         static const char *const wrong[] = { "x", "-1", "1.5G", "1g", "1GB", "16E", "M", "18446744073709551616" };
 
         (void) data;
         g_free(begin(f));
-        check("resize disk0 2M", 0, "2097152\n");
-        check("resize /dev/ublkb0 4096KiB", 0, "4194304\n");
-        check("resize 0 8388608", 0, "8388608\n");
-        check("resize 0 1024B", 0, "1024\n");
-        check("--json=short resize disk0 1G", 0, "\"Size\":1073741824");
-        check("status disk0", 0, "size=1073741824");
-        check("resize disk0", 2, "ublkctl resize DEVICE SIZE");
-        check("resize nothing 1G", 1, "no device \"nothing\"");
+        ublkctl("resize disk0 2M", 0, "2097152\n");
+        ublkctl("resize /dev/ublkb0 4096KiB", 0, "4194304\n");
+        ublkctl("resize 0 8388608", 0, "8388608\n");
+        ublkctl("resize 0 1024B", 0, "1024\n");
+        ublkctl("--json=short resize disk0 1G", 0, "\"Size\":1073741824");
+        ublkctl("status disk0", 0, "size=1073741824");
+        ublkctl("resize disk0", 2, "ublkctl resize DEVICE SIZE");
+        ublkctl("resize nothing 1G", 1, "no device \"nothing\"");
         for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
                 g_autofree char *arguments = g_strdup_printf("resize disk0 -- %s", wrong[i]);
-                check(arguments, 2, "is no size");
+                ublkctl(arguments, 2, "is no size");
         }
 }
 

@@ -3,54 +3,12 @@
 /* GetStatistics: what a worker says, or does not say, that it has counted; and ublkctl stats and top. */
 
 #include "bus-fixture.h"
+#include "run-ublkctl.h"
 
-#include <jansson.h>
-#include <sys/wait.h>
 
 #define WORKER_FAILED "org.ublk.Error.WorkerFailed"
 #define UNIT "ublk-ruby-device@0.service"
 #define SOME "1000 3 4194304 2000000 990\n"
-
-typedef struct Output {
-        int status;
-        char *out, *err;
-} Output;
-
-static void output_done(Output *o) {
-        g_free(o->out);
-        g_free(o->err);
-}
-
-static Output run(const char *arguments) {
-        g_autofree char *line = g_strdup_printf("%s %s", g_getenv("UBLKCTL"), arguments);
-        g_autoptr(GError) error = NULL;
-        Output o;
-        int status;
-
-        if (!g_spawn_command_line_sync(line, &o.out, &o.err, &status, &error))
-                g_error("%s", error->message);
-        g_assert_true(WIFEXITED(status));
-        o.status = WEXITSTATUS(status);
-        g_test_message("ublkctl %s: %d\n%s%s", arguments, o.status, o.out, o.err);
-        return o;
-}
-
-static void check(const char *arguments, int status, const char *part) {
-        _cleanup_(output_done) Output o = run(arguments);
-
-        g_assert_cmpint(o.status, ==, status);
-        if (!strstr(o.out, part) && !strstr(o.err, part))
-                g_error("ublkctl %s: no \"%s\" in:\n%s%s", arguments, part, o.out, o.err);
-}
-
-static json_t *run_json(const char *arguments) {
-        _cleanup_(output_done) Output o = run(arguments);
-        json_t *j = json_loads(o.out, 0, NULL);
-
-        g_assert_cmpint(o.status, ==, 0);
-        g_assert_nonnull(j);
-        return j;
-}
 
 static json_int_t number(const json_t *j, const char *key) {
         g_assert_true(json_is_integer(json_object_get(j, key)));
@@ -177,11 +135,11 @@ static void test_stats(Fixture *f, gconstpointer data) {
         json_t *j;
 
         (void) data;
-        check("stats", 0, "");
+        ublkctl("stats", 0, "");
         g_free(fixture_create(f, "disk0", "memory"));
         g_free(fixture_create(f, "disk1", "memory"));
         fixture_write(f, "stats-0", SOME);
-        check("stats disk0", 0,
+        ublkctl("stats disk0", 0,
               "        Device: disk0\n"
               "        Served: for 2.0 s, restarted 0 times\n"
               "      Requests: 1000, 1 in flight\n"
@@ -194,15 +152,15 @@ static void test_stats(Fixture *f, gconstpointer data) {
               "  read                  990      <4us      <4us      <4us\n"
               "  write                   0         -         -         -\n"
               "  flush                   1    >1073s    >1073s    >1073s\n");
-        check("stats", 0, "Device: disk1\n        Served: by no worker");
-        check("stats 0 nothing", 1, "no device \"nothing\"");
-        j = run_json("--json=short stats /dev/ublkb0");
+        ublkctl("stats", 0, "Device: disk1\n        Served: by no worker");
+        ublkctl("stats 0 nothing", 1, "no device \"nothing\"");
+        j = ublkctl_json("--json=short stats /dev/ublkb0", 0);
         g_assert_cmpint(number(j, "requests"), ==, 1000);
         g_assert_cmpint(number(json_object_get(j, "errors"), "EIO"), ==, 3);
         g_assert_cmpuint(json_array_size(json_object_get(json_object_get(j, "latency"), "read")), ==, 32);
         json_decref(j);
         fixture_write(f, "stats-1", "close\n");
-        check("stats", 1, "Device: disk0");
+        ublkctl("stats", 1, "Device: disk0");
 }
 
 typedef struct Top {
@@ -227,7 +185,7 @@ static json_t *top_between(Fixture *f, const char *before, const char *after, co
 
         fixture_write(f, "stats-0", before);
         thread = g_thread_new("change", change_later, &t);
-        j = run_json(arguments);
+        j = ublkctl_json(arguments, 0);
         g_thread_join(thread);
         return j;
 }
@@ -258,16 +216,16 @@ static void test_top(Fixture *f, gconstpointer data) {
         g_assert_true(json_is_null(json_object_get(json_array_get(j, 0), "p50")));
         json_decref(j);
 
-        check("top --count=2 --interval=0.1", 0, "DEVICE STATE           IOPS");
-        check("--no-legend top --count=1 --interval=0.1", 0, "disk1  live               - ");
-        check("top --count=0", 2, "--count= takes a number from 1");
-        check("top --count=x", 2, "not \"x\"");
-        check("top --interval=0", 2, "--interval= takes seconds, 0.1 to 3600");
-        check("top --interval=nan", 2, "--interval= takes seconds");
-        check("list --count=1", 2, "are for top");
-        check("top nothing", 1, "no device \"nothing\"");
+        ublkctl("top --count=2 --interval=0.1", 0, "DEVICE STATE           IOPS");
+        ublkctl("--no-legend top --count=1 --interval=0.1", 0, "disk1  live               - ");
+        ublkctl("top --count=0", 2, "--count= takes a number from 1");
+        ublkctl("top --count=x", 2, "not \"x\"");
+        ublkctl("top --interval=0", 2, "--interval= takes seconds, 0.1 to 3600");
+        ublkctl("top --interval=nan", 2, "--interval= takes seconds");
+        ublkctl("list --count=1", 2, "are for top");
+        ublkctl("top nothing", 1, "no device \"nothing\"");
         fixture_write(f, "stats-0", "close\n");
-        check("top --count=1 --interval=0.1", 0, "disk0  live               - ");
+        ublkctl("top --count=1 --interval=0.1", 0, "disk0  live               - ");
 }
 
 int main(int argc, char **argv) {

@@ -3,9 +3,8 @@
 /* GetStuckRequests: what a worker says, or does not say, of the requests in its hook; and ublkctl stuck. */
 
 #include "bus-fixture.h"
+#include "run-ublkctl.h"
 
-#include <jansson.h>
-#include <sys/wait.h>
 
 #define WORKER_FAILED "org.ublk.Error.WorkerFailed"
 #define UNIT "ublk-ruby-device@0.service"
@@ -178,50 +177,29 @@ static void test_anyone(Fixture *f, gconstpointer data) {
         g_assert_nonnull(strstr(text, "write_zeroes"));
 }
 
-static char *run(const char *arguments, int expected, const char *part) {
-        g_autofree char *line = g_strdup_printf("%s %s", g_getenv("UBLKCTL"), arguments), *err = NULL;
-        g_autoptr(GError) error = NULL;
-        char *out;
-        int status;
-
-        if (!g_spawn_command_line_sync(line, &out, &err, &status, &error))
-                g_error("%s", error->message);
-        g_test_message("ublkctl %s\n%s%s", arguments, out, err);
-        g_assert_true(WIFEXITED(status));
-        g_assert_cmpint(WEXITSTATUS(status), ==, expected);
-        if (!strstr(out, part) && !strstr(err, part))
-                g_error("no \"%s\" in: %s%s", part, out, err);
-        return out;
-}
-
-static void check(const char *arguments, int status, const char *part) {
-        g_free(run(arguments, status, part));
-}
-
 static void test_ublkctl(Fixture *f, gconstpointer data) {
         (void) data;
         g_free(fixture_create(f, "disk0", "memory"));
         g_free(fixture_create(f, "disk1", "memory"));
-        check("stuck", 0, "No requests are stuck.\n");
-        check("--no-legend stuck", 0, "");
-        check("stuck disk0 1", 0, "No requests are stuck.\n");
-        check("stuck nothing", 1, "no device \"nothing\"");
-        check("--json=short stuck", 0, "[]\n");
+        ublkctl("stuck", 0, "No requests are stuck.\n");
+        ublkctl("--no-legend stuck", 0, "");
+        ublkctl("stuck disk0 1", 0, "No requests are stuck.\n");
+        ublkctl("stuck nothing", 1, "no device \"nothing\"");
+        ublkctl("--json=short stuck", 0, "[]\n");
         fixture_write(f, "stuck-0", TWO);
         fixture_write(f, "stuck-1", "flush 0 0 61000000 a.rb:1\n");
-        check("stuck disk0", 3,
+        ublkctl("stuck disk0", 3,
               "DEVICE OPERATION              OFFSET       LENGTH       AGE\n"
               "disk0  read                     4096          512     12.5s\n"
               "    from disk.rb:7:in `read'\n"
               "    from disk.rb:9\n"
               "disk0  write_zeroes             8192 1099511627776      2.0s\n"
               "    no backtrace: C code keeps the interpreter to itself\n");
-        check("stuck", 3, "disk1  flush                       0            0     61.0s\n    from a.rb:1\n");
-        check("stuck /dev/ublkb1", 3, "/dev/ublkb1 flush");
-        check("stuck disk1 nothing", 1, "flush");
+        ublkctl("stuck", 3, "disk1  flush                       0            0     61.0s\n    from a.rb:1\n");
+        ublkctl("stuck /dev/ublkb1", 3, "/dev/ublkb1 flush");
+        ublkctl("stuck disk1 nothing", 1, "flush");
 
-        g_autofree char *text = run("--json=short stuck", 3, "");
-        json_t *j = json_loads(text, 0, NULL);
+        json_t *j = ublkctl_json("--json=short stuck", 3);
         g_assert_cmpuint(json_array_size(j), ==, 3);
         json_t *first = json_array_get(j, 0);
         g_assert_cmpstr(json_string_value(json_object_get(first, "device")), ==, "disk0");
@@ -229,7 +207,7 @@ static void test_ublkctl(Fixture *f, gconstpointer data) {
         g_assert_cmpuint(json_array_size(json_object_get(first, "backtrace")), ==, 2);
         json_decref(j);
         fixture_write(f, "stuck-1", "close\n");
-        check("stuck", 1, "disk0  read");
+        ublkctl("stuck", 1, "disk0  read");
 }
 
 int main(int argc, char **argv) {
