@@ -5,162 +5,31 @@
 #include "service/kept-code.h"
 
 #include "service/log.h"
+#include "tests/unit/test-notify.h"
 
 #include <fcntl.h>
 #include <glib.h>
-#include <glib/gstdio.h>
-#include <poll.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <systemd/sd-daemon.h>
 
-#define MAX_KEPT 8
+static void (*job)(Store *s);
 
-static struct {
-        char *directory;
-        int fd;
-        int end_fd[2];
-        GThread *thread;
-        GMutex lock;
-        char *names[MAX_KEPT];
-        int fds[MAX_KEPT];
-        unsigned n;
-        GString *log; /* "+code-1 -code-1 …" */
-} systemd;
+static void be_worker(void) {
+        Store s;
 
-static void keep(const char *name, int fd) {
-        g_assert_cmpuint(systemd.n, <, MAX_KEPT);
-        systemd.names[systemd.n] = g_strdup(name);
-        systemd.fds[systemd.n++] = fd;
-        g_string_append_printf(systemd.log, "+%s ", name);
+        g_assert_cmpint(store_open(&s), ==, 0);
+        g_assert_null(g_getenv("LISTEN_FDS")); /* the hook's children have no part in it */
+        job(&s);
 }
 
-/* As systemd does: all of that name. */
-static void drop(const char *name) {
-        for (unsigned i = 0; i < systemd.n;)
-                if (streq(systemd.names[i], name)) {
-                        g_free(systemd.names[i]);
-                        (void) close(systemd.fds[i]);
-                        systemd.names[i] = systemd.names[--systemd.n];
-                        systemd.fds[i] = systemd.fds[systemd.n];
-                } else
-                        i++;
-        g_string_append_printf(systemd.log, "-%s ", name);
-}
-
-static int take_fd(struct msghdr *m) {
-        struct cmsghdr *c = CMSG_FIRSTHDR(m);
-        int fd = -EBADF;
-
-        if (c && c->cmsg_type == SCM_RIGHTS)
-                memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-        return fd;
-}
-
-static void handle(const char *text, int fd) {
-        const char *name = strstr(text, "FDNAME=");
-
-        name = name ? name + strlen("FDNAME=") : "stored";
-        if (g_str_has_prefix(text, "FDSTORE=1"))
-                keep(name, fd);
-        else if (g_str_has_prefix(text, "FDSTOREREMOVE=1"))
-                drop(name);
-        else
-                safe_close(fd); /* a barrier */
-}
-
-static void receive(void) {
-        char text[4096], control[CMSG_SPACE(sizeof(int))];
-        struct iovec iov = { text, sizeof(text) - 1 };
-        struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
-        ssize_t n = recvmsg(systemd.fd, &m, MSG_CMSG_CLOEXEC);
-
-        if (n < 0)
-                return;
-        text[n] = 0;
-        g_strchomp(text);
-        g_mutex_lock(&systemd.lock);
-        handle(text, take_fd(&m));
-        g_mutex_unlock(&systemd.lock);
-}
-
-static void *run_systemd(void *unused) {
-        struct pollfd fds[] = { { .fd = systemd.fd, .events = POLLIN }, { .fd = systemd.end_fd[0], .events = POLLIN } };
-
-        for (;;) {
-                (void) poll(fds, G_N_ELEMENTS(fds), -1);
-                if (fds[0].revents)
-                        receive();
-                else if (fds[1].revents)
-                        return unused;
-        }
-}
-
-static void systemd_start(void) {
-        struct sockaddr_un address = { .sun_family = AF_UNIX };
-
-        systemd.directory = g_dir_make_tmp("test-store-XXXXXX", NULL);
-        g_snprintf(address.sun_path, sizeof(address.sun_path), "%s/notify", systemd.directory);
-        systemd.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-        g_assert_cmpint(bind(systemd.fd, (struct sockaddr *) &address, sizeof(address)), ==, 0);
-        g_assert_cmpint(pipe(systemd.end_fd), ==, 0);
-        systemd.log = g_string_new(NULL);
-        (void) setenv("NOTIFY_SOCKET", address.sun_path, 1);
-        systemd.thread = g_thread_new("systemd", run_systemd, NULL);
-}
-
-static void systemd_stop(void) {
-        g_autofree char *path = g_build_filename(systemd.directory, "notify", NULL);
-
-        g_assert_cmpint(write(systemd.end_fd[1], "", 1), ==, 1);
-        g_thread_join(systemd.thread);
-        g_unlink(path);
-        g_rmdir(systemd.directory);
-}
-
-/* The log since the last call, in the end all that has been said. */
-static void assert_log(const char *wanted) {
-        g_autofree char *got = NULL;
-
-        g_assert_cmpint(sd_notify_barrier(0, 5 * USEC_PER_SEC), >, 0);
-        g_mutex_lock(&systemd.lock);
-        got = g_strdup(systemd.log->str);
-        g_string_truncate(systemd.log, 0);
-        g_mutex_unlock(&systemd.lock);
-        g_assert_cmpstr(got, ==, wanted);
-}
-
-/* A worker that is started with what systemd keeps. It ends by g_assert or with 0. */
+/* A worker that is started with what systemd keeps. */
 static void next_worker(void (*run)(Store *s)) {
-        int status;
-        pid_t pid = fork();
+        job = run;
+        notify_run(be_worker);
+}
 
-        if (pid == 0) {
-                g_autofree char *self = g_strdup_printf("%d", (int) getpid()), *count = g_strdup_printf("%u", systemd.n);
-                g_autoptr(GString) names = g_string_new(NULL);
-                int high[MAX_KEPT];
-                Store s;
-
-                for (unsigned i = 0; i < systemd.n; i++) {
-                        g_string_append_printf(names, "%s%s", i > 0 ? ":" : "", systemd.names[i]);
-                        high[i] = fcntl(systemd.fds[i], F_DUPFD, 100);
-                }
-                for (unsigned i = 0; i < systemd.n; i++)
-                        g_assert_cmpint(dup2(high[i], SD_LISTEN_FDS_START + (int) i), >=, 0);
-                if (systemd.n > 0) {
-                        (void) setenv("LISTEN_PID", self, 1);
-                        (void) setenv("LISTEN_FDS", count, 1);
-                        (void) setenv("LISTEN_FDNAMES", names->str, 1);
-                }
-                g_assert_cmpint(store_open(&s), ==, 0);
-                g_assert_null(g_getenv("LISTEN_FDS")); /* the hook's children have no part in it */
-                run(&s);
-                _exit(0);
-        }
-        g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
-        g_assert_cmpint(status, ==, 0);
+/* What has been said since the last call. */
+static void assert_log(const char *wanted) {
+        g_assert_cmpstr(notify_log(), ==, wanted);
 }
 
 static int memfd(void) {
@@ -322,7 +191,7 @@ static void test_two_versions(void) {
         next_worker(code_latest);
         assert_log("-code-1 ");
         next_worker(clear);
-        g_string_truncate(systemd.log, 0);
+        assert_log("-code-2 -code-x ");
 }
 
 static void code_too_long(Store *s) {
@@ -369,6 +238,7 @@ static void test_damaged(void) {
         assert_log("+code-7 +code-8 -code-7 ");
         next_worker(code_found);
         next_worker(clear);
+        assert_log("+code-9 -code-8 -code-9 ");
 }
 
 int main(int argc, char *argv[]) {
@@ -376,7 +246,7 @@ int main(int argc, char *argv[]) {
 
         g_test_init(&argc, &argv, NULL);
         log_set_max_level(LOG_CRIT);
-        systemd_start();
+        notify_start();
         g_test_add_func("/store/entries", test_store);
         g_test_add_func("/store/without-systemd", test_without_systemd);
         g_test_add_func("/store/code", test_code);
@@ -384,6 +254,6 @@ int main(int argc, char *argv[]) {
         g_test_add_func("/store/code-that-is-too-long", test_too_long);
         g_test_add_func("/store/code-that-is-damaged", test_damaged);
         r = g_test_run();
-        systemd_stop();
+        notify_stop();
         return r;
 }
