@@ -10,7 +10,6 @@
 #include <ctype.h>
 #include <grp.h>
 #include <libgen.h>
-#include <stdarg.h>
 
 static const char *config_root = "";
 
@@ -18,19 +17,24 @@ void config_set_root(const char *root) {
         config_root = root ? root : "";
 }
 
-int config_path(char **ret, const char *format, ...) {
+int config_vpath(char **ret, const char *format, va_list ap) {
         _cleanup_free_ char *tail = NULL;
-        va_list ap;
-        int n;
 
-        va_start(ap, format);
-        n = vasprintf(&tail, format, ap);
-        va_end(ap);
-        if (n < 0) {
+        if (vasprintf(&tail, format, ap) < 0) {
                 tail = NULL;
                 return -ENOMEM;
         }
         return xasprintf(ret, "%s%s", config_root, tail);
+}
+
+int config_path(char **ret, const char *format, ...) {
+        va_list ap;
+        int r;
+
+        va_start(ap, format);
+        r = config_vpath(ret, format, ap);
+        va_end(ap);
+        return r;
 }
 
 static const char *const recovery_table[_RECOVERY_MAX] = {

@@ -20,6 +20,8 @@
 
 #include "service/util.h"
 
+#include <stdarg.h>
+
 #define CONFIG_MAX_FILE (64 * 1024)
 #define CONFIG_MAX_ARGUMENTS 64
 #define CONFIG_MAX_VALUE 4096
@@ -85,6 +87,7 @@ typedef struct DeviceConfig {
 void config_set_root(const char *root);
 /* root + printf(format), owned by the caller. */
 int config_path(char **ret, const char *format, ...) _printf_(2, 3);
+int config_vpath(char **ret, const char *format, va_list ap) _printf_(2, 0);
 
 DeviceConfig *device_config_new(uint32_t id);
 DeviceConfig *device_config_free(DeviceConfig *c);

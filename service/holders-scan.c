@@ -17,26 +17,33 @@
 static DIR *open_directory(const char *format, ...) _printf_(1, 2);
 
 static DIR *open_directory(const char *format, ...) {
-        _cleanup_free_ char *path = NULL, *name = NULL;
+        _cleanup_free_ char *path = NULL;
         va_list ap;
-        int n;
+        int r;
 
         va_start(ap, format);
-        n = vasprintf(&name, format, ap);
+        r = config_vpath(&path, format, ap);
         va_end(ap);
-        if (n < 0)
-                return NULL;
-        return config_path(&path, "%s", name) >= 0 ? opendir(path) : NULL;
+        return r >= 0 ? opendir(path) : NULL;
+}
+
+static FILE *open_file(const char *format, ...) _printf_(1, 2);
+
+static FILE *open_file(const char *format, ...) {
+        _cleanup_free_ char *path = NULL;
+        va_list ap;
+        int r;
+
+        va_start(ap, format);
+        r = config_vpath(&path, format, ap);
+        va_end(ap);
+        return r >= 0 ? fopen(path, "re") : NULL;
 }
 
 static void read_line(const char *path, char *buffer, size_t size) {
-        _cleanup_free_ char *rooted = NULL;
-        _cleanup_fclose_ FILE *f = NULL;
+        _cleanup_fclose_ FILE *f = open_file("%s", path);
 
         *buffer = 0;
-        if (config_path(&rooted, "%s", path) < 0)
-                return;
-        f = fopen(rooted, "re");
         if (f && fgets(buffer, (int) size, f))
                 buffer[strcspn(buffer, "\n")] = 0;
 }
@@ -104,20 +111,32 @@ static void add_tower(Disk *d, const char *name) {
         add_towers(d, holders, "");
 }
 
-/* Loop devices on what is there already; those on them again are found next time. */
-static void add_loop_towers(Disk *d) {
+/* Calls f with each loop device and the path that it was set up with, until non-zero. */
+static int for_each_loop(int (*f)(const char *name, const char *file, void *userdata), void *userdata) {
         _cleanup_closedir_ DIR *dir = open_directory("/sys/block");
+        int r;
 
         for (struct dirent *e; dir && (e = readdir(dir));) {
-                char path[512], line[512];
+                char path[512], file[512];
 
                 if (strncmp(e->d_name, "loop", 4) != 0)
                         continue;
                 (void) snprintf(path, sizeof(path), "/sys/block/%s/loop/backing_file", e->d_name);
-                read_line(path, line, sizeof(line));
-                if (*line && disk_has_path(d, line))
-                        add_tower(d, e->d_name);
+                read_line(path, file, sizeof(file));
+                r = *file ? f(e->d_name, file, userdata) : 0;
+                if (r != 0)
+                        return r;
         }
+        return 0;
+}
+
+/* A loop device on what is there already; one on that again is found next time. */
+static int add_loop_tower(const char *name, const char *file, void *userdata) {
+        Disk *d = userdata;
+
+        if (disk_has_path(d, file))
+                add_tower(d, name);
+        return 0;
 }
 
 void disk_add_stacked(Disk *d) {
@@ -129,7 +148,7 @@ void disk_add_stacked(Disk *d) {
         add_tower(d, name);
         do {
                 before = d->n_numbers;
-                add_loop_towers(d);
+                (void) for_each_loop(add_loop_tower, d);
         } while (d->n_numbers > before);
 }
 
@@ -146,25 +165,17 @@ static int add_names(Holders *h, DIR *dir) {
         return 0;
 }
 
+typedef struct Scan {
+        Holders *holders;
+        const Disk *disk;
+        unsigned n_lines; /* read so far, of MAX_LINES */
+} Scan;
+
 /* A loop device on a block device claims it for an instant only, and shows in no holders directory. */
-static int add_loops(Holders *h, const Disk *d) {
-        _cleanup_closedir_ DIR *dir = open_directory("/sys/block");
-        int r;
+static int add_loop(const char *name, const char *file, void *userdata) {
+        const Scan *scan = userdata;
 
-        for (struct dirent *e; dir && (e = readdir(dir));) {
-                char path[512], line[512];
-
-                if (strncmp(e->d_name, "loop", 4) != 0)
-                        continue;
-                (void) snprintf(path, sizeof(path), "/sys/block/%s/loop/backing_file", e->d_name);
-                read_line(path, line, sizeof(line));
-                if (!disk_has_name(d, line))
-                        continue;
-                r = holders_add(h, HOLDER_DEVICE, e->d_name, 0, NULL);
-                if (r < 0)
-                        return r;
-        }
-        return 0;
+        return disk_has_name(scan->disk, file) ? holders_add(scan->holders, HOLDER_DEVICE, name, 0, NULL) : 0;
 }
 
 static int add_nvmet_namespace(Holders *h, const Disk *d, const char *subsystem, const char *number) {
@@ -227,7 +238,7 @@ int holders_add_stacked(Holders *h, const Disk *d) {
                 if (r < 0)
                         return r;
         }
-        r = add_loops(h, d);
+        r = for_each_loop(add_loop, &(Scan) { .holders = h, .disk = d });
         return r < 0 ? r : add_nvmet(h, d);
 }
 
@@ -302,25 +313,6 @@ static int is_of_disk(const char *target, const struct stat *st, void *userdata)
         return S_ISBLK(st->st_mode) && disk_has_number(userdata, st->st_rdev);
 }
 
-typedef struct Scan {
-        Holders *holders;
-        const Disk *disk;
-        unsigned n_lines; /* read so far, of MAX_LINES */
-} Scan;
-
-static FILE *open_below_root(const char *format, ...) _printf_(1, 2);
-
-static FILE *open_below_root(const char *format, ...) {
-        _cleanup_free_ char *path = NULL, *name = NULL;
-        va_list ap;
-        int n;
-
-        va_start(ap, format);
-        n = vasprintf(&name, format, ap);
-        va_end(ap);
-        return n >= 0 && config_path(&path, "%s", name) >= 0 ? fopen(path, "re") : NULL;
-}
-
 /* "7f0e5c000000-7f0e5c021000 rw-s 00000000 00:05 731   /dev/ublkb0": the device there is the one that the node lies
  * on. A mapping lasts when its descriptor is closed. */
 static bool maps_line_is_of_disk(pid_t pid, const Disk *d, const char *line) {
@@ -340,7 +332,7 @@ static bool maps_line_is_of_disk(pid_t pid, const Disk *d, const char *line) {
 }
 
 static bool maps_disk(pid_t pid, Scan *scan) {
-        _cleanup_fclose_ FILE *f = open_below_root("/proc/%d/maps", (int) pid);
+        _cleanup_fclose_ FILE *f = open_file("/proc/%d/maps", (int) pid);
         _cleanup_free_ char *line = NULL;
         size_t size = 0;
 
@@ -357,7 +349,7 @@ static bool maps_disk(pid_t pid, Scan *scan) {
  * Linux 6.10 only "ublkb0", so that a file of that name elsewhere keeps the disk, too: rather that than the opposite. None of
  * it is there while the ring is at work just then. */
 static bool ring_has_disk(pid_t pid, const char *fd, Scan *scan) {
-        _cleanup_fclose_ FILE *f = open_below_root("/proc/%d/fdinfo/%s", (int) pid, fd);
+        _cleanup_fclose_ FILE *f = open_file("/proc/%d/fdinfo/%s", (int) pid, fd);
         _cleanup_free_ char *line = NULL;
         bool files = false;
         size_t size = 0;
