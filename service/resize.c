@@ -74,14 +74,22 @@ static int find_worker(Resize *z, pid_t *ret, Failure *f) {
         return 0;
 }
 
+/* The kernel takes any size, and the worker runs other people's code. */
+static int take_geometry(Resize *z, const WorkerReply *reply, Failure *f) {
+        _cleanup_free_ char *message = NULL;
+
+        if (geometry_check(&reply->geometry, &message) < 0)
+                return failure_set(f, FAILURE_WORKER, EBADMSG, "the worker's answer makes no sense: %s", message ? message : "out of memory");
+        z->geometry = reply->geometry;
+        return 0;
+}
+
 static int ask_worker(Resize *z, Failure *f) {
         WorkerReply reply;
         int r;
 
         r = worker_link_call(&z->worker, MESSAGE_HELLO, now_usec() + ANSWER_USEC, &reply, f);
-        if (r >= 0)
-                z->geometry = reply.geometry;
-        return r;
+        return r < 0 ? r : take_geometry(z, &reply, f);
 }
 
 static int begin(Resize *z, Failure *f) {
@@ -148,18 +156,21 @@ static int keep_others_out(Resize *z, Failure *f) {
         return 0;
 }
 
+static int shrink_kernel(Resize *z, uint64_t bytes, Failure *f) {
+        int r;
+
+        if (bytes >= z->kernel_size)
+                return 0;
+        r = keep_others_out(z, f);
+        return r < 0 ? r : update_kernel(z, bytes, f);
+}
+
 static int ask_hook(Resize *z, uint64_t bytes, Failure *f) {
-        _cleanup_free_ char *message = NULL;
         WorkerReply reply;
         int r;
 
         r = worker_link_resize(&z->worker, bytes, now_usec() + HOOK_USEC, &reply, f);
-        if (r < 0)
-                return r;
-        if (geometry_check(&reply.geometry, &message) < 0)
-                return failure_set(f, FAILURE_WORKER, EBADMSG, "the worker's answer makes no sense: %s", message ? message : "out of memory");
-        z->geometry = reply.geometry;
-        return 0;
+        return r < 0 ? r : take_geometry(z, &reply, f);
 }
 
 /* After a hook's refusal. One that is still at it has not said what it will do. */
@@ -186,12 +197,13 @@ static int resize_run(Resize *z, uint64_t bytes, bool *ret_unchanged, Failure *f
         r = begin(z, f);
         if (r >= 0)
                 r = check_size(z, bytes, f);
-        if (r >= 0 && bytes < z->kernel_size)
-                r = keep_others_out(z, f);
-        if (r >= 0 && bytes < z->kernel_size)
-                r = update_kernel(z, bytes, f);
         if (r < 0)
                 return r;
+        r = shrink_kernel(z, bytes, f);
+        if (r < 0) {
+                *ret_unchanged = r != -ETIMEDOUT; /* it may take effect yet */
+                return r;
+        }
         r = ask_hook(z, bytes, f);
         if (r < 0)
                 *ret_unchanged = go_back(z, f);
@@ -216,6 +228,8 @@ int resize_settle(uint32_t id, Resized *ret, Failure *f) {
 
         *ret = (Resized) { 0 };
         r = begin(&z, f);
+        if (r >= 0)
+                r = shrink_kernel(&z, z.geometry.size, f);
         if (r >= 0)
                 r = update_kernel(&z, z.geometry.size, f);
         if (r < 0)

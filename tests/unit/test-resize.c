@@ -274,8 +274,33 @@ static void test_smaller(void) {
         begin();
         made.error = EPERM;
         assert_fails(OLD / 2, FAILURE_HOOK, "it won't", "look 3; kernel 524288; hook 524288; kernel 1048576; ", true);
+        begin();
+        made.update_error = -ETIMEDOUT;
+        assert_fails(OLD / 2, FAILURE_KERNEL, "timed out", "look 3; kernel 524288; ", false);
         (void) g_unlink(path);
         (void) g_rmdir(directory);
+}
+
+/* The worker runs other people's code, and the kernel takes any number. */
+static void test_untrusted(void) {
+        static const uint64_t sizes[] = { 0, 1000, UINT64_C(1) << 63, UINT64_MAX - 511 };
+        Failure f = FAILURE_NULL;
+        Resized resized;
+
+        for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+                begin();
+                made.hook_size = sizes[i];
+                g_assert_cmpint(resize_settle(ID, &resized, &f), ==, -EBADMSG);
+                g_assert_nonnull(strstr(f.message, "the worker's answer makes no sense: "));
+                g_assert_cmpstr(made.done, ==, "");
+                assert_fails(2 * OLD, FAILURE_WORKER, "makes no sense", "", true);
+        }
+        begin();
+        made.hook_size = OLD / 2;
+        made.held = true;
+        g_assert_cmpint(resize_settle(ID, &resized, &f), ==, -EBUSY);
+        g_assert_cmpstr(made.done, ==, "look 3; ");
+        failure_done(&f);
 }
 
 static void test_unsettled(void) {
@@ -302,6 +327,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/resize/hook-refuses", test_hook_refuses);
         g_test_add_func("/resize/held", test_held);
         g_test_add_func("/resize/smaller", test_smaller);
+        g_test_add_func("/resize/untrusted", test_untrusted);
         g_test_add_func("/resize/unsettled", test_unsettled);
         r = g_test_run();
         (void) device_config_remove(ID);
