@@ -454,8 +454,11 @@ static void serialize_field(FILE *f, const Key *k, const DeviceConfig *c) {
         case KEY_CLASS:
         case KEY_WORD:
         case KEY_SECRETS:
-                if (*(char *const *) field)
-                        fprintf(f, "%s=%s\n", k->key, *(char *const *) field);
+                if (!*(char *const *) field)
+                        break;
+                fprintf(f, "%s=", k->key);
+                put_escaped(f, *(char *const *) field);
+                fputc('\n', f);
                 break;
         case KEY_U32:
                 fprintf(f, "%s=%u\n", k->key, *(const uint32_t *) field);
@@ -596,8 +599,9 @@ int device_config_remove(uint32_t id) {
                 r = config_file(id, persistent, &path);
                 if (r < 0)
                         return r;
-                if (unlink(path) < 0 && errno != ENOENT)
-                        return -errno;
+                r = unlink_durably(path); /* or it is back, and the disk with it, after a power cut */
+                if (r < 0)
+                        return r;
         }
         return 0;
 }

@@ -43,6 +43,22 @@ static void test_defaults(void) {
         g_assert_cmpuint(c->start_timeout_usec, ==, 20 * USEC_PER_SEC);
 }
 
+/* What was allowed is what is run. */
+static void test_hook_paths(void) {
+        static const char *const paths[] = { "/opt/a\\x2fb.rb", "/opt/a\\b.rb", "/opt/a\\", "/opt/ a b=c ", "/opt/caf\xc3\xa9.rb" };
+
+        for (size_t i = 0; i < G_N_ELEMENTS(paths); i++) {
+                _cleanup_(device_config_freep) DeviceConfig *a = device_config_new(3), *b = NULL;
+                _cleanup_free_ char *text = NULL;
+
+                g_assert_cmpint(device_config_set(a, "Name", "disk", NULL), ==, 0);
+                g_assert_cmpint(device_config_set(a, "Hook", paths[i], NULL), ==, 0);
+                g_assert_cmpint(device_config_serialize(a, &text), ==, 0);
+                b = parse_ok(text);
+                g_assert_cmpstr(b->hook, ==, paths[i]);
+        }
+}
+
 static void test_round_trip(void) {
         _cleanup_(device_config_freep) DeviceConfig *a = device_config_new(3), *b = NULL;
         _cleanup_free_ char *text = NULL, *again = NULL;
@@ -260,6 +276,7 @@ int main(int argc, char *argv[]) {
         g_test_init(&argc, &argv, NULL);
         g_test_add_func("/config/defaults", test_defaults);
         g_test_add_func("/config/round-trip", test_round_trip);
+        g_test_add_func("/config/hook-paths", test_hook_paths);
         g_test_add_func("/config/creating", test_creating);
         g_test_add_func("/config/move", test_move);
         g_test_add_func("/config/needs", test_needs);
