@@ -43,6 +43,7 @@ void kept_code_open(KeptCode *k, Store *store, bool ignore) {
 
         *k = (KeptCode) { .lock = PTHREAD_MUTEX_INITIALIZER, .store = store };
         k->version = find_version(store);
+        k->is_on_trial = k->version > 0 && ignore;
         if (k->version == 0 || ignore)
                 return;
         r = code_from_fd(store_find(store, entry_name(k->version, name)), &k->code);
@@ -114,8 +115,8 @@ int kept_code_keep(KeptCode *k) {
         int r;
 
         pthread_mutex_lock(&k->lock);
-        k->is_kept_on = true;
         r = keep(k);
+        k->is_kept_on = r >= 0 || !k->is_on_trial;
         pthread_mutex_unlock(&k->lock);
         return r;
 }

@@ -22,6 +22,7 @@ typedef struct KeptCode {
         bool is_found;        /* that began as what the store had */
         bool is_kept;         /* the entry has all of it */
         bool is_kept_on;      /* what is added goes to the store at once */
+        bool is_on_trial;     /* the store has another one, which comes back unless this is kept */
         bool is_too_long;
 } KeptCode;
 
@@ -35,5 +36,5 @@ const Code *kept_code_found(const KeptCode *k);
 void kept_code_add(KeptCode *k, const char *path, const char *real_path, const void *source, size_t size);
 
 /* Puts all of it into the store in place of what is there, now and whenever there is more. 0, or a negative errno, which
- * was logged: -E2BIG if it is too long to be kept; then nothing is. */
+ * was logged: -E2BIG if it is too long to be kept; then nothing is. Code on trial that can't be kept is not kept later. */
 int kept_code_keep(KeptCode *k);

@@ -109,6 +109,11 @@ static int send_descriptor(const char *name, int fd) {
         return r < 0 ? r : 0;
 }
 
+static void send_removal(const char *name) {
+        (void) sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+}
+
+/* A systemd that is late has the message all the same, and takes it back after that. */
 static int add(Store *s, const char *name, int fd) {
         int r;
 
@@ -116,8 +121,10 @@ static int add(Store *s, const char *name, int fd) {
         if (r < 0)
                 return r;
         r = send_descriptor(name, fd);
-        if (r < 0)
+        if (r < 0) {
+                send_removal(name);
                 entry_done(&s->entries[--s->n_entries]);
+        }
         return r;
 }
 
@@ -131,10 +138,6 @@ int store_add(Store *s, const char *name, int fd) {
         r = find(s, name) ? -EEXIST : add(s, name, TAKE_FD(owned));
         pthread_mutex_unlock(&s->lock);
         return r;
-}
-
-static void send_removal(const char *name) {
-        (void) sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
 }
 
 void store_remove(Store *s, const char *name) {

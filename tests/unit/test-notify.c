@@ -22,6 +22,9 @@ static struct {
         int fds[MAX_KEPT];
         unsigned n;
         GString *log;
+        bool late;
+        int barriers[MAX_KEPT]; /* that wait */
+        unsigned n_barriers;
 } systemd;
 
 static void keep(const char *name, int fd) {
@@ -60,10 +63,14 @@ static void handle(const char *text, int fd) {
         const char *name = strstr(text, "FDNAME=");
 
         name = name ? name + strlen("FDNAME=") : "stored";
-        if (g_str_has_prefix(text, "FDSTORE=1"))
+        if (streq(text, "X_LATE=1"))
+                systemd.late = true;
+        else if (g_str_has_prefix(text, "FDSTORE=1"))
                 keep(name, fd);
         else if (g_str_has_prefix(text, "FDSTOREREMOVE=1"))
                 drop(name);
+        else if (systemd.late && systemd.n_barriers < MAX_KEPT)
+                systemd.barriers[systemd.n_barriers++] = fd;
         else
                 safe_close(fd); /* a barrier */
 }
@@ -125,6 +132,14 @@ void notify_stop(void) {
         safe_close(systemd.end_fd[0]);
         safe_close(systemd.end_fd[1]);
         (void) unsetenv("NOTIFY_SOCKET");
+}
+
+static void catch_up(void) {
+        g_mutex_lock(&systemd.lock);
+        systemd.late = false;
+        while (systemd.n_barriers > 0)
+                safe_close(systemd.barriers[--systemd.n_barriers]);
+        g_mutex_unlock(&systemd.lock);
 }
 
 /* What a process has sent that ended meanwhile may still be on its way. */
@@ -191,6 +206,7 @@ void notify_run(void (*f)(void)) {
                 exit(0); /* and not _exit, for the sanitizers */
         }
         g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+        catch_up();
         g_assert_true(WIFEXITED(status));
         g_assert_cmpint(WEXITSTATUS(status), ==, 0);
 }

@@ -15,5 +15,6 @@ const char *notify_names(void);
 /* What came: "+a -b ". Forgets it. */
 const char *notify_log(void);
 
-/* Runs f in a process to which the descriptors are passed as to a unit's main process; it has to get to its end. */
+/* Runs f in a process to which the descriptors are passed as to a unit's main process; it has to get to its end. If it
+ * sends "X_LATE=1" it is not told any more that its messages have been read. */
 void notify_run(void (*f)(void));

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <glib.h>
 #include <sys/mman.h>
+#include <systemd/sd-daemon.h>
 
 static void (*job)(Store *s);
 
@@ -162,6 +163,31 @@ static void test_code(void) {
         assert_log("-code-3 ");
 }
 
+static void clear(Store *s) {
+        store_clear(s);
+}
+
+/* systemd takes it, but does not say so in time. */
+static void code_trial_that_is_not_kept(Store *s) {
+        KeptCode k;
+
+        kept_code_open(&k, s, true);
+        add(&k, "/disk.rb", "two");
+        g_assert_cmpint(sd_notify(0, "X_LATE=1"), >, 0);
+        g_assert_cmpint(kept_code_keep(&k), ==, -ETIMEDOUT);
+        add(&k, "/later.rb", "two");
+}
+
+static void test_late_systemd(void) {
+        next_worker(code_first);
+        assert_log("+code-1 ");
+        next_worker(code_trial_that_is_not_kept);
+        assert_log("+code-2 -code-2 ");
+        next_worker(code_found);
+        next_worker(clear);
+        (void) notify_log();
+}
+
 /* Killed between the two messages. */
 static void code_two_versions(Store *s) {
         _cleanup_close_ int fd = -EBADF;
@@ -179,10 +205,6 @@ static void code_latest(Store *s) {
 
         kept_code_open(&k, s, false);
         assert_code(&k, 1, "2");
-}
-
-static void clear(Store *s) {
-        store_clear(s);
 }
 
 static void test_two_versions(void) {
@@ -250,6 +272,7 @@ int main(int argc, char *argv[]) {
         g_test_add_func("/store/entries", test_store);
         g_test_add_func("/store/without-systemd", test_without_systemd);
         g_test_add_func("/store/code", test_code);
+        g_test_add_func("/store/late-systemd", test_late_systemd);
         g_test_add_func("/store/code-in-two-versions", test_two_versions);
         g_test_add_func("/store/code-that-is-too-long", test_too_long);
         g_test_add_func("/store/code-that-is-damaged", test_damaged);
