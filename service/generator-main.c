@@ -11,13 +11,11 @@
 #include "service/paths.h"
 #include "service/trial.h"
 
-#include <fcntl.h>
 #include <getopt.h>
 #include <sys/stat.h>
 
 static int write_drop_in(const DeviceConfig *c, const char *directory) {
         _cleanup_free_ char *text = NULL, *folder = NULL, *path = NULL;
-        _cleanup_close_ int fd = -EBADF;
         int r;
 
         r = needs_drop_in(c, &text);
@@ -29,10 +27,7 @@ static int write_drop_in(const DeviceConfig *c, const char *directory) {
                 r = xasprintf(&path, "%s/50-needs.conf", folder);
         if (r >= 0)
                 r = mkdir_parents(folder, 0755);
-        if (r < 0)
-                return r;
-        fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-        return fd < 0 ? -errno : write_all(fd, text, strlen(text));
+        return r < 0 ? r : write_file_atomic(path, text, strlen(text), 0644);
 }
 
 static int generate(uint32_t id, const char *directory) {
