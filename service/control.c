@@ -115,7 +115,7 @@ static int command_submit(Control *c, Command *m) {
         m->in_flight = true;
         r = submit(c);
         if (r < 0)
-                m->in_flight = false;
+                c->stuck = true; /* it stays in the ring, and the next submission would take it along */
         return r;
 }
 
