@@ -10,8 +10,8 @@
 
 #define MAX_MOUNTINFO (4U << 20)
 #define MAX_CGROUP (64U << 10)
-/* Lines of /proc/PID/maps and fdinfo that one look at all processes reads: a second's worth, at a microsecond each. */
-#define MAX_LINES (1U << 20)
+/* Lines of /proc/PID/maps and fdinfo that one look at all processes reads: four seconds' worth, at a microsecond each. */
+#define MAX_LINES (1U << 22)
 #define MAX_NVMET 1024
 
 static DIR *open_directory(const char *format, ...) _printf_(1, 2);
@@ -399,7 +399,13 @@ static int add_opener(pid_t pid, void *userdata) {
 }
 
 int holders_add_openers(Holders *h, const Disk *d) {
-        return for_each_process(add_opener, &(Scan) { .holders = h, .disk = d });
+        Scan scan = { .holders = h, .disk = d };
+        int r;
+
+        r = for_each_process(add_opener, &scan);
+        if (r < 0 || scan.n_lines < MAX_LINES)
+                return r;
+        return holders_add(h, HOLDER_DEVICE, "perhaps a process: they have more mappings than can be looked through", 0, NULL);
 }
 
 static int add_mounts_of(pid_t pid, void *userdata) {
