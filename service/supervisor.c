@@ -627,6 +627,32 @@ static uint64_t load_limit(const DeviceConfig *config, int failing_status) {
         return config->creating || failing_status != EXIT_WRONG ? config->start_timeout_usec : 3 * config->start_timeout_usec;
 }
 
+static void supervisor_free(Supervisor *s) {
+        safe_close(s->listen_fd);
+        safe_close(s->wake_fd);
+        safe_close(s->nudge_fd);
+        safe_close(s->resize_fd);
+        free(s->stuck_reply);
+        free(s->rounds);
+        free(s);
+}
+
+static int make_event(int *ret) {
+        *ret = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        return *ret < 0 ? -errno : 0;
+}
+
+static int open_all(Supervisor *s) {
+        int r;
+
+        r = make_event(&s->wake_fd);
+        if (r >= 0)
+                r = make_event(&s->nudge_fd);
+        if (r >= 0)
+                r = make_event(&s->resize_fd);
+        return r < 0 ? r : make_socket(s->config->id, &s->listen_fd);
+}
+
 int supervisor_start(const DeviceConfig *config, int failing_status, uid_t trusted_uid, Supervisor **ret) {
         Supervisor *s = malloc(sizeof(Supervisor));
         int r;
@@ -638,13 +664,14 @@ int supervisor_start(const DeviceConfig *config, int failing_status, uid_t trust
                 .failing_status = failing_status,
                 .trusted_uid = trusted_uid,
                 .listen_fd = -EBADF,
-                .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-                .nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                .wake_fd = -EBADF,
+                .nudge_fd = -EBADF,
                 .opener = -EBADF,
                 .resizer = -EBADF,
-                .resize_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                .resize_fd = -EBADF,
                 .timeout_msec = TICK_MSEC,
                 .stuck_reply = calloc(1, sizeof(StuckReply)),
+                .rounds = calloc(config->queues, sizeof(uint64_t)),
                 .load_limit_usec = load_limit(config, failing_status),
                 .lock = PTHREAD_MUTEX_INITIALIZER,
                 .changed = PTHREAD_COND_INITIALIZER,
@@ -652,19 +679,12 @@ int supervisor_start(const DeviceConfig *config, int failing_status, uid_t trust
         s->load_deadline_usec = now_usec() + s->load_limit_usec;
         for (size_t i = 0; i < CONNECTIONS_MAX; i++)
                 s->connections[i].fd = -EBADF;
-        s->rounds = calloc(config->queues, sizeof(uint64_t));
         (void) sd_watchdog_enabled(0, &s->watchdog_usec);
-        r = s->wake_fd < 0 || s->nudge_fd < 0 || s->resize_fd < 0 ? -errno : !s->rounds || !s->stuck_reply ? -ENOMEM : make_socket(config->id, &s->listen_fd);
+        r = !s->rounds || !s->stuck_reply ? -ENOMEM : open_all(s);
         if (r >= 0)
                 r = start_thread(s);
         if (r < 0) {
-                safe_close(s->listen_fd);
-                safe_close(s->wake_fd);
-                safe_close(s->nudge_fd);
-                safe_close(s->resize_fd);
-                free(s->stuck_reply);
-                free(s->rounds);
-                free(s);
+                supervisor_free(s);
                 return r;
         }
         /* systemd's own limit is for a worker that does not get this far. */
