@@ -305,6 +305,27 @@ class TestLayers < Minitest::Test
     [0, 101, -1].each { |times| assert_raises(ArgumentError) { flaky(0, -5, times: times) } }
   end
 
+  # As a file of Linux: the data that could not be written is lost, and said to be so once.
+  class LosesData < HoleyDisk
+    def flush
+      @flushes = @flushes.to_i + 1
+      @flushes == 1 ? raise(Errno::EIO) : 0
+    end
+  end
+
+  def test_a_flush_that_failed_is_not_tried_again
+    disk = Retry.new(LosesData.new(size: SIZE)).extend(Hurried)
+    disk.write(0, "x" * 512)
+    assert_raises(Errno::EIO) { disk.flush }
+    assert_nil disk.pauses
+    assert_equal 0, disk.flush
+
+    below = Class.new(HoleyDisk) { def flush = -5 }.new(size: SIZE)
+    disk = Retry.new(below).extend(Hurried)
+    assert_equal(-5, disk.flush)
+    assert_nil disk.pauses
+  end
+
   def test_partition
     below = HoleyDisk.new(size: SIZE)
     below.write(0, "b" * SIZE)
