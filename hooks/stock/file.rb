@@ -54,13 +54,14 @@ class FileDisk < UBLK::Target
     UBLK::Sys.zero_range(@file, offset, length)
   end
 
-  # The image is made longer, with a hole, or cut off. A block device is as long as it is.
+  # The image is made longer, with a hole, where the disk needs that. It is cut off only if it ends with the disk: what an
+  # image has behind its disk is not the disk's. A block device is as long as it is.
   def resize(bytes)
+    length = image_size
     if @file.stat.file?
-      @file.truncate(bytes)
-      @file.fsync
-    elsif bytes > image_size
-      raise Errno::ENOSPC, "#{@path} has #{image_size} bytes"
+      change_image(bytes) if bytes > size ? bytes > length : length == size
+    elsif bytes > length
+      raise Errno::ENOSPC, "#{@path} has #{length} bytes"
     end
     bytes
   end
@@ -79,6 +80,11 @@ class FileDisk < UBLK::Target
   def image_size
     @file.seek(0, IO::SEEK_END)
     @file.pos
+  end
+
+  def change_image(bytes)
+    @file.truncate(bytes)
+    @file.fsync
   end
 
   def open_image

@@ -63,6 +63,44 @@ class TestStock < Minitest::Test
     end
   end
 
+  # As the service does it.
+  def resize(disk, bytes)
+    assert_equal bytes, UBLK::Runtime.resize(disk, bytes)
+    assert_equal bytes, disk.size
+  end
+
+  def test_file_resize
+    with_image(SIZE) do |path|
+      disk = FileDisk.new(path: path)
+      [SIZE * 2, SIZE, SIZE * 3].each do |bytes|
+        resize(disk, bytes)
+        assert_equal bytes, File.size(path)
+      end
+    end
+  end
+
+  # It may be of something else, or for a later disk.
+  def test_file_resize_leaves_what_is_behind_the_disk
+    with_image(SIZE * 4) do |path|
+      File.binwrite(path, "behind", SIZE * 3)
+      disk = FileDisk.new(path: path, size: SIZE)
+      [SIZE * 2, SIZE, SIZE / 2].each { |bytes| resize(disk, bytes) }
+      assert_equal [SIZE * 4, "behind"], [File.size(path), File.binread(path, 6, SIZE * 3)]
+      [SIZE * 4, SIZE * 5].each { |bytes| resize(disk, bytes) }
+      assert_equal [SIZE * 5, "behind"], [File.size(path), File.binread(path, 6, SIZE * 3)]
+    end
+  end
+
+  def test_file_resize_of_an_image_that_is_shorter
+    with_image(SIZE / 2) do |path|
+      disk = FileDisk.new(path: path, size: SIZE * 2)
+      resize(disk, SIZE)
+      assert_equal SIZE / 2, File.size(path)
+      resize(disk, SIZE * 2)
+      assert_equal SIZE * 2, File.size(path)
+    end
+  end
+
   def test_file_write_goes_on_after_a_short_one
     with_image(SIZE) do |path|
       disk = FileDisk.new(path: path)
