@@ -219,6 +219,51 @@ class TestCow < Minitest::Test
     assert_same_bytes "x" * 4096, after_crash.read(0, 4096)
   end
 
+  # In the midst of one a block is written, and another flush is asked for, which is answered or waits for the first.
+  def test_two_flushes_at_once
+    disk = fake
+    file = FakeOverlay.file
+    disk.write(0, "x" * 4096)
+    calls = 0
+    second = nil
+    file.define_singleton_method(:fdatasync) do
+      if (calls += 1) == 1
+        disk.write(32_768, "y" * 4096)
+        second = Thread.new { disk.flush }
+        Thread.pass until second.stop?
+      end
+      super()
+    end
+    disk.flush
+    second.join
+    file.singleton_class.remove_method(:fdatasync)
+    file.lose_power(Random.new(1))
+    FakeOverlay.boot = "two"
+    assert_same_bytes "x" * 4096, after_crash.read(0, 4096)
+    assert_same_bytes "y" * 4096, after_crash.read(32_768, 4096)
+  end
+
+  # Where boots can't be told apart the first bitmap is all that the next worker has.
+  def test_a_flush_without_a_boot_id_takes_no_mark_back
+    disk = fake(boot: nil)
+    file = FakeOverlay.file
+    disk.write(0, "x" * 4096)
+    calls = 0
+    file.define_singleton_method(:fdatasync) do
+      (calls += 1) == 1 && disk.write(32_768, "y" * 4096)
+      raise Interrupt if calls == 3
+
+      super()
+    end
+    begin
+      disk.flush
+    rescue Interrupt
+      nil # it dies there, if it syncs once more
+    end
+    file.singleton_class.remove_method(:fdatasync)
+    assert_same_bytes "y" * 4096, after_crash.read(32_768, 4096)
+  end
+
   def test_a_file_of_another_disk
     in_directory do |path|
       Cow.new(base, overlay: path)

@@ -33,6 +33,7 @@ module UBLK
           @bitmap += -@bitmap % PAGE
           @data = PAGE + @bitmap * 2 + -(PAGE + @bitmap * 2) % block
           @lock = Mutex.new
+          @flushing = Mutex.new
           open
         end
 
@@ -61,18 +62,10 @@ module UBLK
           mark(offset, length)
         end
 
-        # Marks of requests that are answered while it syncs are left for the next flush.
+        # Marks of requests that are answered while it syncs are left for the next flush. One at a time: the marks that
+        # a slower one has taken before are fewer, and would replace those of a quicker one.
         def flush
-          pages = @lock.synchronize { @unsynced.tap { @unsynced = {} } }
-          images = pages.keys.map { |page| [page, @bits.bytes(page * PAGE, PAGE)] }
-          @file.fdatasync
-          return if images.empty?
-
-          images.each { |page, image| store(image, PAGE + page * PAGE) }
-          @file.fdatasync
-          pages = nil
-        ensure
-          @lock.synchronize { @unsynced.merge!(pages) } if pages
+          @flushing.synchronize { write_marks }
         end
 
         private
@@ -84,6 +77,19 @@ module UBLK
           same_boot = check(header)
           @unsynced = {} # pages of the bitmap
           same_boot ? take_live : take_durable
+        end
+
+        def write_marks
+          pages = @lock.synchronize { @unsynced.tap { @unsynced = {} } }
+          images = pages.keys.map { |page| [page, @bits.bytes(page * PAGE, PAGE)] }
+          @file.fdatasync
+          return if images.empty?
+
+          images.each { |page, image| store(image, PAGE + page * PAGE) }
+          @file.fdatasync
+          pages = nil
+        ensure
+          @lock.synchronize { @unsynced.merge!(pages) } if pages
         end
 
         def open_file = File.open(@path, File::RDWR | File::CREAT | File::BINARY, 0o600)
@@ -141,10 +147,16 @@ module UBLK
 
             @file.fdatasync unless @boot
             store(bytes, PAGE + @bitmap + at)
-            store(bytes, PAGE + at) unless @boot
+            record(at, bytes)
             @bits.replace(at, bytes)
-            (at / PAGE..(at + bytes.bytesize - 1) / PAGE).each { |page| @unsynced[page] = true }
           end
+        end
+
+        # What the first bitmap lacks; where it is all there is it lacks nothing.
+        def record(at, bytes)
+          return store(bytes, PAGE + at) unless @boot
+
+          (at / PAGE..(at + bytes.bytesize - 1) / PAGE).each { |page| @unsynced[page] = true }
         end
 
         def clear(offset, length, unmap)
