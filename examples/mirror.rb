@@ -23,13 +23,12 @@ class Mirror < UBLK::Target
   FAILURES = [SystemCallError, IOError, UBLK::Error].freeze
 
   def self.new_id = Random.urandom(8).unpack1("Q<") | 1
-  def self.lock(file, path) = file.flock(File::LOCK_EX | File::LOCK_NB) || raise(UBLK::Error, "#{path} is in use")
 
   # A leg's file, which nobody else may use.
   class Image < FileDisk
     def initialize(path:)
       super
-      Mirror.lock(@file, path)
+      UBLK::FileLock.take(@file, path)
     end
 
     # What a file has lost that was cut off would read as zeroes once it is longer again.
@@ -97,7 +96,7 @@ class Mirror < UBLK::Target
 
     def initialize(path)
       @file = File.open(path, File::RDWR | File::CREAT | File::BINARY, 0o600)
-      Mirror.lock(@file, path)
+      UBLK::FileLock.take(@file, path)
       @id, *@states = @file.pread(24, 0).unpack("Q<3") unless @file.size.zero?
     end
 

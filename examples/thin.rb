@@ -29,8 +29,7 @@ class Thin < UBLK::Target
   def initialize(path:, size: nil)
     @path = path
     @file = File.open(path, "r+b")
-    raise UBLK::Error, "#{path} is in use" unless @file.flock(File::LOCK_EX | File::LOCK_NB)
-
+    UBLK::FileLock.take(@file, path)
     super(size: @file.size.zero? ? size_of_new(size) : size_of_known(size))
     write_header if @file.size.zero?
     @places = round_up(PAGE + round_up(self.size) / CHUNK * 4)

@@ -6,6 +6,7 @@
 module UBLK
   # Loaded when a hook names them.
   autoload :Around, "ublk/around"
+  autoload :FileLock, "ublk/file_lock"
   autoload :Layer, "ublk/layer"
   autoload :Layers, "ublk/layers"
   autoload :Policy, "ublk/policy"

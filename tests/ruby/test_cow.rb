@@ -19,6 +19,9 @@ class TestCow < Minitest::Test
       @calls = []
     end
 
+    def flock(_how) = 0
+    def close = nil
+    def closed? = true
     def size = @now.bytesize
     def pread(length, at) = @now.byteslice(at, length)
 
@@ -73,6 +76,12 @@ class TestCow < Minitest::Test
   # What the worker after a crash of this one sees: the same file, the same boot.
   def after_crash = FakeCow.new(base, overlay: "/overlay")
 
+  # In place of the process that had it before.
+  def cow(path, below: base, **options)
+    @cow&.instance_variable_get(:@overlay)&.instance_variable_get(:@file)&.close
+    @cow = Cow.new(below, overlay: path, **options)
+  end
+
   def in_directory
     Dir.mktmpdir { |directory| yield File.join(directory, "overlay") }
   end
@@ -82,16 +91,16 @@ class TestCow < Minitest::Test
       in_directory do |path|
         before = base.data.dup
         shadow = before.dup
-        3.times { |round| exercise(Cow.new(base, overlay: path, block: block), shadow, steps: 150, seed: Minitest.seed + round) }
+        3.times { |round| exercise(cow(path, block: block), shadow, steps: 150, seed: Minitest.seed + round) }
         assert_same_bytes before, base.data
-        assert_disk shadow, Cow.new(base, overlay: path, block: block)
+        assert_disk shadow, cow(path, block: block)
       end
     end
   end
 
   def test_partial_blocks_are_copied_up
     in_directory do |path|
-      disk = Cow.new(base, overlay: path)
+      disk = cow(path)
       disk.write(4096 + 512, "x" * 512)
       expected = base.data.byteslice(4096, 4096).tap { |block| block[512, 512] = "x" * 512 }
       assert_same_bytes expected, disk.read(4096, 4096)
@@ -102,10 +111,10 @@ class TestCow < Minitest::Test
 
   def test_a_discarded_range_never_shows_what_is_below
     in_directory do |path|
-      disk = Cow.new(base, overlay: path)
+      disk = cow(path)
       disk.discard(512, 65_536)
       assert_same_bytes base.data.byteslice(0, 512), disk.read(0, 512)
-      assert_same_bytes "\0" * 65_536, Cow.new(base, overlay: path).read(512, 65_536)
+      assert_same_bytes "\0" * 65_536, cow(path).read(512, 65_536)
     end
   end
 
@@ -266,14 +275,25 @@ class TestCow < Minitest::Test
 
   def test_a_file_of_another_disk
     in_directory do |path|
-      Cow.new(base, overlay: path)
-      error = assert_raises(ArgumentError) { Cow.new(PlainDisk.new(size: SIZE * 2), overlay: path) }
+      cow(path)
+      error = assert_raises(ArgumentError) { cow(path, below: PlainDisk.new(size: SIZE * 2)) }
       assert_includes error.message, "of #{SIZE} bytes"
-      assert_raises(ArgumentError) { Cow.new(base, overlay: path, block: 8192) }
+      assert_raises(ArgumentError) { cow(path, block: 8192) }
       File.write(path, "something else" * 400)
-      assert_includes assert_raises(ArgumentError) { Cow.new(base, overlay: path) }.message, "no overlay"
+      assert_includes assert_raises(ArgumentError) { cow(path) }.message, "no overlay"
       assert_raises(ArgumentError) { Cow.new(base, overlay: "relative") }
       [256, 5000, 1 << 25].each { |block| assert_raises(ArgumentError) { Cow.new(base, overlay: "#{path}2", block: block) } }
+    end
+  end
+
+  def test_an_overlay_of_two_disks
+    in_directory do |path|
+      disk = cow(path)
+      disk.write(0, "x" * 512)
+      assert_equal "#{path} is in use by another disk; stop it first",
+                   assert_raises(UBLK::Error) { Cow.new(base, overlay: path) }.message
+      assert_same_bytes "x" * 512, disk.read(0, 512)
+      assert_same_bytes "x" * 512, cow(path).read(0, 512)
     end
   end
 
@@ -281,7 +301,7 @@ class TestCow < Minitest::Test
     in_directory do |path|
       File.write(path, "")
       File.truncate(path, 100_000)
-      disk = Cow.new(base, overlay: path)
+      disk = cow(path)
       disk.write(0, "x" * 512)
       assert_same_bytes base.data.byteslice(SIZE - 512, 512), disk.read(SIZE - 512, 512)
     end

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "ublk/file_lock"
 require "ublk/layer"
 require "ublk/layers/cow/bits"
 require "ublk/sys"
@@ -23,7 +24,7 @@ module UBLK
         PIECE = 1 << 20 # of zeroes, where the file system makes no holes
 
         # size: of the disk. block: bytes, as long as the file is not there yet. Raises ArgumentError for a
-        # file that is of another disk, and Errno.
+        # file that is of another disk, UBLK::Error for one that another disk uses, and Errno.
         def initialize(path, size, block, boot: Sys.boot_id)
           @path = path
           @size = size
@@ -72,11 +73,15 @@ module UBLK
 
         def open
           @file = open_file
+          FileLock.take(@file, @path)
           header = @file.size.zero? ? "" : @file.pread(PAGE, 0)
           create if header.delete("\0").empty?
           same_boot = check(header)
           @unsynced = {} # pages of the bitmap
           same_boot ? take_live : take_durable
+        rescue Exception
+          @file&.close
+          raise
         end
 
         def write_marks
