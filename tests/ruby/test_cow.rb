@@ -23,6 +23,7 @@ class TestCow < Minitest::Test
     def close = nil
     def closed? = true
     def size = @now.bytesize
+    def seek(_at, _whence) = @now.count("\0") == @now.bytesize ? raise(Errno::ENXIO) : 0
     def pread(length, at) = @now.byteslice(at, length)
 
     def truncate(size)
@@ -280,7 +281,7 @@ class TestCow < Minitest::Test
       assert_includes error.message, "of #{SIZE} bytes"
       assert_raises(ArgumentError) { cow(path, block: 8192) }
       File.write(path, "something else" * 400)
-      assert_includes assert_raises(ArgumentError) { cow(path) }.message, "no overlay"
+      assert_includes assert_raises(ArgumentError) { cow(path) }.message, "has data and is no overlay; give a new path"
       assert_raises(ArgumentError) { Cow.new(base, overlay: "relative") }
       [256, 5000, 1 << 25].each { |block| assert_raises(ArgumentError) { Cow.new(base, overlay: "#{path}2", block: block) } }
     end
@@ -294,6 +295,28 @@ class TestCow < Minitest::Test
                    assert_raises(UBLK::Error) { Cow.new(base, overlay: path) }.message
       assert_same_bytes "x" * 512, disk.read(0, 512)
       assert_same_bytes "x" * 512, cow(path).read(0, 512)
+    end
+  end
+
+  # btrfs, ZFS and md leave the first blocks of a disk alone.
+  def test_a_file_that_only_begins_with_zeroes
+    in_directory do |path|
+      [65_536, SIZE - 512, 4 * SIZE].each do |at|
+        File.write(path, "data", at)
+        before = File.binread(path)
+        error = assert_raises(ArgumentError) { cow(path) }
+        assert_equal "#{path} has data and is no overlay; give a new path", error.message
+        assert_same_bytes before, File.binread(path)
+      end
+    end
+  end
+
+  # Such as /dev/zero's.
+  def test_zeroes_are_data_too
+    in_directory do |path|
+      File.write(path, "\0" * 65_536)
+      assert_raises(ArgumentError) { cow(path) }
+      assert_equal 65_536, File.size(path)
     end
   end
 

@@ -13,7 +13,7 @@ module UBLK
     # all that was answered, and one of the machine with all that was flushed: a block is marked as written
     # only when its data is where the mark is.
     class Cow < Layer
-      # overlay: path of the file, which is made if it is not there; it belongs to this disk alone, which
+      # overlay: path of the file, which is made if it is not there or empty; it belongs to this disk alone, which
       # locks it (see FileLock), and the target must not change under it. block: what is copied at least; part of the file's format, so it
       # stays what it was when the file was made.
       def initialize(target, overlay:, block: 4096)

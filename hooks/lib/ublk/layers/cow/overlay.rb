@@ -74,9 +74,8 @@ module UBLK
         def open
           @file = open_file
           FileLock.take(@file, @path)
-          header = @file.size.zero? ? "" : @file.pread(PAGE, 0)
-          create if header.delete("\0").empty?
-          same_boot = check(header)
+          create if empty?
+          same_boot = check(@file.pread(PAGE, 0))
           @unsynced = {} # pages of the bitmap
           same_boot ? take_live : take_durable
         rescue Exception
@@ -99,6 +98,13 @@ module UBLK
 
         def open_file = File.open(@path, File::RDWR | File::CREAT | File::BINARY, 0o600)
 
+        # New, or a worker died before it had written anything. A file of something else may begin with zeroes as well.
+        def empty?
+          @file.size.zero? || @file.seek(0, IO::SEEK_DATA).nil?
+        rescue Errno::ENXIO
+          true
+        end
+
         def create
           @file.truncate(@data + @size)
           write_header("")
@@ -111,10 +117,8 @@ module UBLK
 
         # Whether the second bitmap counts.
         def check(header)
-          return false if header.delete("\0").empty?
-
           magic, _, block, size, boot = header.unpack(HEADER)
-          raise ArgumentError, "#{@path} is no overlay of this layer" unless magic == MAGIC
+          raise ArgumentError, "#{@path} has data and is no overlay; give a new path" unless magic == MAGIC
           if size != @size || block != @block
             raise ArgumentError, "#{@path} is the overlay of a disk of #{size} bytes in blocks of " \
                                  "#{block}, not of #{@size} in blocks of #{@block}"
