@@ -25,8 +25,11 @@ class RedisDisk < UBLK::Target
     @timeout = timeout
     @settings = { url: url, password: password&.value&.chomp, timeout: timeout, reconnect_attempts: 0 }
     @connections = {}.compare_by_identity # by thread: each queue has its own
+    @runs = {}.compare_by_identity        # by thread: which process it is connected to
+    @flushed = {}.compare_by_identity     # by thread: with which one it has flushed
     @stored_size = talk { |redis| redis.get(name) } or
       raise ArgumentError, "Redis has no disk #{name}: redis-cli set #{name} BYTES makes one"
+    @first_run = @runs[Thread.current]
     super(size: Integer(@stored_size, 10))
     check_redis
   end
@@ -64,13 +67,9 @@ class RedisDisk < UBLK::Target
 
   def flush
     settings, = ask { |redis| redis.config(:get, "*append*") }
-    restarted, @restarted = @restarted, false
-    return if settings.values_at("appendonly", "appendfsync", "no-appendfsync-on-rewrite") == %w[yes always no]
-
-    refuse "before 7.2 needs appendonly yes, appendfsync always, no-appendfsync-on-rewrite no" unless @can_wait
-    refuse "never syncs its append-only file: it needs appendfsync everysec" if settings["appendfsync"] == "no"
-    refuse "has not synced its append-only file: it needs appendonly yes, appendfsync everysec" unless synced?
-    refuse "was started again, and may have lost what it had not synced" if restarted
+    always = settings.values_at("appendonly", "appendfsync", "no-appendfsync-on-rewrite") == %w[yes always no]
+    wait_for_sync(settings["appendfsync"]) unless always
+    refuse "was started again, and may have lost what it had not synced" if restarted? && !always
   end
 
   private
@@ -111,13 +110,19 @@ class RedisDisk < UBLK::Target
     end
   end
 
-  # What a Redis had answered but not synced may be gone once it is another process: the next flush has to say so.
-  def connect
-    Redis.new(@settings).tap do |redis|
-      run = redis.info("server")["run_id"]
-      @restarted ||= @run && @run != run
-      @run = run
-    end
+  def connect = Redis.new(@settings).tap { |redis| @runs[Thread.current] = redis.info("server")["run_id"] }
+
+  # What a Redis had answered but not synced may be gone once it is another process. Of that the next flush of each
+  # queue has to tell, as each may have clients of its own.
+  def restarted?
+    before = @flushed.fetch(Thread.current, @first_run)
+    before != (@flushed[Thread.current] = @runs[Thread.current])
+  end
+
+  def wait_for_sync(policy)
+    refuse "before 7.2 needs appendonly yes, appendfsync always, no-appendfsync-on-rewrite no" unless @can_wait
+    refuse "never syncs its append-only file: it needs appendfsync everysec" if policy == "no"
+    refuse "has not synced its append-only file: it needs appendonly yes, appendfsync everysec" unless synced?
   end
 
   def refuse(why)

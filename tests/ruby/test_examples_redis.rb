@@ -14,6 +14,32 @@ class TestRedisDisk < Minitest::Test
     end
   end
 
+  # A queue's thread.
+  class Worker
+    def initialize
+      @work = Queue.new
+      @done = Queue.new
+      Thread.new do
+        loop do
+          work = @work.pop
+          @done << begin
+            work.call
+            nil
+          rescue SystemCallError => e
+            e
+          end
+        end
+      end
+    end
+
+    # Raises what the block raises.
+    def call(&work)
+      @work << work
+      error = @done.pop
+      raise error if error
+    end
+  end
+
   def make(server, timeout: 2) = RedisDisk.new(url: server.url, name: "disk", timeout: timeout)
   def keys(server) = server.redis.keys("disk:*").sort
 
@@ -188,6 +214,40 @@ class TestRedisDisk < Minitest::Test
       server.redis.config(:set, "appendonly", "no")
       assert_includes assert_raises(Errno::EREMOTEIO) { disk.flush }.message, waits?(server) ? "appendonly is disabled" : "appendonly yes"
       assert_raises(Errno::EREMOTEIO) { make(server) }
+    end
+  end
+
+  # One Redis that was started again is told of to the clients of every queue, whichever of them met it first.
+  def test_every_queue_hears_of_what_may_be_lost
+    serve do |disk, server|
+      skip "this Redis has no WAITAOF" unless waits?(server)
+
+      server.redis.config(:set, "appendfsync", "everysec")
+      queues = Array.new(3) { Worker.new }
+      queues.each { |queue| queue.call { disk.write(0, "x" * 512) && disk.flush } }
+      late = Worker.new # has not flushed before
+      server.stop
+      server.start
+      server.redis.config(:set, "appendfsync", "everysec")
+      [*queues, late].each do |queue|
+        assert_includes assert_raises(Errno::EREMOTEIO) { queue.call { disk.flush } }.message, "may have lost"
+        queue.call { disk.flush }
+      end
+    end
+  end
+
+  # What a flush before did not get to tell is left for the next one.
+  def test_a_flush_that_fails_for_another_reason
+    serve do |disk, server|
+      skip "this Redis has no WAITAOF" unless waits?(server)
+
+      server.stop
+      server.start
+      server.redis.config(:set, "appendfsync", "no")
+      assert_includes assert_raises(Errno::EREMOTEIO) { disk.flush }.message, "never syncs"
+      server.redis.config(:set, "appendfsync", "everysec")
+      assert_includes assert_raises(Errno::EREMOTEIO) { disk.flush }.message, "may have lost"
+      disk.flush
     end
   end
 
