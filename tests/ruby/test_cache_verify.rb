@@ -155,6 +155,25 @@ class TestVerify < Minitest::Test
     assert_empty disk.instance_variable_get(:@chunks).values.reject { |chunk| chunk.delete("\0").empty? }
   end
 
+  # What is read while the target discards must not be taken for what the block holds.
+  def test_a_request_during_a_discard
+    %i[discard write_zeroes].each do |op|
+      { read: [0, 4096], write: [512, "y" * 512] }.each do |other, arguments|
+        disk = verified(learn: true)
+        @below.write(0, "x" * 4096)
+        thread = nil
+        @below.define_singleton_method(:write_zeroes) do |offset, length, unmap: true|
+          thread = Thread.new { disk.public_send(other, *arguments) }
+          Thread.pass until thread.stop?
+          super(offset, length, unmap: unmap)
+        end
+        disk.public_send(op, 0, 4096)
+        thread.join
+        assert_same_bytes @below.data.byteslice(0, 4096), disk.read(0, 4096)
+      end
+    end
+  end
+
   def test_a_huge_discard_is_quick
     below = Class.new(HoleyDisk) do
       def initialize = UBLK::Target.instance_method(:initialize).bind_call(self, size: 1 << 60)

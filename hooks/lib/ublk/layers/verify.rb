@@ -46,7 +46,7 @@ module UBLK
         end
       end
 
-      # What it reads as afterwards is the target's to say.
+      # What it reads as afterwards is the target's to say. Nothing is read or learnt while it changes.
       def discard(offset, length) = forgetting(offset, length) { super }
       def write_zeroes(offset, length, unmap: true) = forgetting(offset, length) { super }
 
@@ -93,8 +93,8 @@ module UBLK
         @lock.synchronize do
           first = offset / @block
           forget(first, round_up(offset + length) / @block - first)
+          yield
         end
-        yield
       end
 
       # Of a range that has more blocks than there are checksums, those that are there.
