@@ -137,6 +137,74 @@ class TestDevice < Minitest::Test
     assert_includes assert_raises(UBLK::DeviceError) { disk.stop }.message, "killed"
   end
 
+  # A node whose sync is not answered: Ruby waits in open, as a process does in fsync.
+  def unanswered(disk)
+    Dir.mktmpdir do |directory|
+      path = File.join(directory, "node")
+      File.mkfifo(path)
+      disk.define_singleton_method(:path) { path }
+      yield
+    end
+  end
+
+  # Fails if it does not return.
+  def stop_and_warn(disk)
+    _, said = capture_io do
+      stopper = Thread.new do
+        Thread.current.report_on_exception = false
+        disk.stop
+      end
+      yield stopper if block_given?
+      assert_equal "boom", assert_raises(RuntimeError) { stopper.join(30) || flunk("it waits for the sync") }.message
+    end
+    assert_match(/node can't be synced .* not yet written is lost/, said)
+    assert_equal :stopped, disk.state
+  end
+
+  def test_a_disk_that_lost_a_thread_is_not_synced
+    disk = device(flags: RECOVERY, queues: 2)
+    unanswered(disk) do
+      disk.start
+      FakeServer.current.fail(RuntimeError.new("boom"))
+      Thread.pass while disk.instance_variable_get(:@threads).all?(&:alive?)
+      stop_and_warn(disk)
+    end
+  end
+
+  def test_a_disk_that_loses_a_thread_while_it_is_synced
+    disk = device(flags: RECOVERY, queues: 2)
+    unanswered(disk) do
+      disk.start
+      stop_and_warn(disk) do |stopper|
+        Thread.pass until stopper.stop?
+        FakeServer.current.fail(RuntimeError.new("boom"))
+      end
+    end
+  end
+
+  def test_a_disk_with_recovery_is_synced
+    disk = device(flags: RECOVERY)
+    unanswered(disk) do
+      disk.start
+      _, said = capture_io do
+        stopper = Thread.new { disk.stop }
+        File.open(disk.path, "wb") { nil } # waits for who reads it
+        stopper.join
+      end
+      assert_match(/could not be synced before it is stopped: Invalid argument/, said) # as a pipe can't be
+    end
+    assert_includes @calls, :stop
+  end
+
+  def test_one_that_was_stopped_from_outside_is_no_loss
+    disk = device(flags: RECOVERY)
+    disk.start
+    FakeServer.current.stopped
+    Thread.pass while disk.instance_variable_get(:@threads).any?(&:alive?)
+    assert_silent { disk.stop }
+    assert_equal :stopped, disk.state
+  end
+
   def test_hand_over
     disk = device(flags: RECOVERY)
     disk.start.hand_over

@@ -2,6 +2,7 @@
 
 # These need no kernel, and find the library by the load path: of the build tree, or of an installed gem.
 require "minitest/autorun"
+require "tmpdir"
 require "ublk"
 
 # A disk in a String.

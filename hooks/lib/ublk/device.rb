@@ -152,8 +152,8 @@ module UBLK
       self
     end
 
-    # Takes the disk away, after syncing it, and waits for the threads; raises what ended one of them early.
-    # Clients that still use the disk get errors. No-op if it is not live.
+    # Takes the disk away, after syncing it, and waits for the threads; raises what ended one of them early. Then it is not
+    # synced, which would wait for ever: a warning says so, and `hand_over` keeps what is not yet written. Clients that still use the disk get errors. No-op if it is not live.
     def stop
       check_caller
       @lock.synchronize { stop_locked }

@@ -11,6 +11,8 @@ module UBLK
       SETTLE_SECONDS = 10
       # How long a deleted device may keep its id while others have it open.
       GONE_SECONDS = 2
+      # How often it is looked whether a sync is still answered.
+      SYNC_PAUSE = 0.05
 
       private
 
@@ -116,9 +118,10 @@ module UBLK
 
         sync if recovery?
         # Queues that lost their thread would keep the kernel waiting.
-        @failure ? @server.close : ignore_gone { @control.stop_dev(id) }
+        lost = queue_lost?
+        lost ? @server.close : ignore_gone { @control.stop_dev(id) }
         finish(nil)
-        ignore_gone { @control.stop_dev(id) } if @failure
+        ignore_gone { @control.stop_dev(id) } if lost
         @state = :stopped
       end
 
@@ -191,8 +194,21 @@ module UBLK
         poll(deadline - now) { @server.tasks.none? { |task| File.exist?("/proc/self/task/#{task}") } }
       end
 
-      # STOP_DEV throws the dirty pages of a device with recovery away.
+      # Whether some queue is served no more, though the disk was not stopped.
+      def queue_lost? = @failure || @threads.any? { |thread| !thread.alive? && thread.value != :stopped }
+
+      # STOP_DEV throws the dirty pages of a device with recovery away. But what is for a queue that lost its thread is never
+      # answered, and a thread that waits for that can't be interrupted: so it is another one's to wait.
       def sync
+        syncing = Thread.new { sync_node } unless queue_lost?
+        nil until queue_lost? || syncing.join(SYNC_PAUSE)
+        return unless syncing.nil? || syncing.alive?
+
+        warn "ublk: #{path} can't be synced before it is stopped, as one of its queues has lost its thread: what is not yet " \
+             "written is lost"
+      end
+
+      def sync_node
         File.open(path, "rb", &:fsync)
       rescue Errno::ENOENT, Errno::ENXIO
         nil
