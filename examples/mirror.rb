@@ -215,6 +215,8 @@ class Mirror < UBLK::Target
     warn "mirror: #{text}" unless text == @said
     @said = text
     nil
+  rescue SystemCallError, IOError
+    nil                                  # a leg that failed has to be left all the same
   end
 
   # Those of the legs that are there that have everything.

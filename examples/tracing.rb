@@ -10,7 +10,7 @@ require_relative "ram_disk"
 # The layer Trace, which comes with the service, says how each request ended as well, and how long it took.
 class Tracing < UBLK::Around
   def around(op, offset, length)
-    warn op == :flush ? "flush" : "#{op} #{offset}+#{length}"
+    tell $stderr, op == :flush ? "flush" : "#{op} #{offset}+#{length}"
     yield
   end
 end

@@ -238,6 +238,37 @@ class TestLayers < Minitest::Test
     assert_equal 1, out.string.lines.size
   end
 
+  # As a log on a full disk, or a pipe that nobody reads.
+  class Full
+    def puts(_line) = raise(Errno::ENOSPC)
+  end
+
+  def test_a_line_that_can_not_be_written
+    closed = IO.pipe.each(&:close).last
+    broken = IO.pipe.tap { |reader, _| reader.close }.last
+    [Full.new, closed, broken].each do |to|
+      disk = Trace.new(Stats.new(HoleyDisk.new(size: SIZE), every: 0, to: to), to: to)
+      _, said = capture_io do
+        3.times { |n| assert_equal 512, disk.write(n * 512, "x" * 512) }
+        assert_same_bytes "x" * 1536, disk.read(0, 1536)
+        assert_equal 0, disk.flush
+        assert_raises(TypeError) { disk.read(nil, 512) }
+      end
+      assert_equal 2, said.lines.grep(/could not write a line/).size, said
+      assert_equal %w[Trace Stats].sort, said.scan(/Layers::(\w+) could/).flatten.sort
+    end
+    assert_equal 1, Trace.new(PlainDisk.new(size: SIZE), to: closed).then { |disk| without_stderr { disk.write(0, "x") } }
+  end
+
+  # Nor can that be said.
+  def without_stderr
+    stderr = $stderr
+    $stderr = IO.pipe.each(&:close).last
+    yield
+  ensure
+    $stderr = stderr
+  end
+
   def test_read_only
     below = HoleyDisk.new(size: SIZE)
     disk = ReadOnly.new(below)

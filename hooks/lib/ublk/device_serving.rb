@@ -204,8 +204,8 @@ module UBLK
         nil until queue_lost? || syncing.join(SYNC_PAUSE)
         return unless syncing.nil? || syncing.alive?
 
-        warn "ublk: #{path} can't be synced before it is stopped, as one of its queues has lost its thread: what is not yet " \
-             "written is lost"
+        complain "#{path} can't be synced before it is stopped, as one of its queues has lost its thread: what is not yet " \
+                 "written is lost"
       end
 
       def sync_node
@@ -213,7 +213,14 @@ module UBLK
       rescue Errno::ENOENT, Errno::ENXIO
         nil
       rescue SystemCallError => e
-        warn "ublk: #{path} could not be synced before it is stopped: #{e.message}"
+        complain "#{path} could not be synced before it is stopped: #{e.message}"
+      end
+
+      # It is stopped whether that can be read or not.
+      def complain(text)
+        warn "ublk: #{text}"
+      rescue SystemCallError, IOError
+        nil
       end
 
       def ignore_gone

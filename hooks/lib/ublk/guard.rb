@@ -55,7 +55,7 @@ module UBLK
         return unless serving? && Sys.restore_signals
 
         warn "trap #{signal}: this signal is the worker's own and stays so"
-      rescue IOError
+      rescue SystemCallError, IOError
         nil # $stderr was closed
       end
 

@@ -71,6 +71,21 @@ module UBLK
     # A negative Integer: the other way of refusing a request.
     def refused?(answer) = answer.is_a?(Integer) && answer.negative?
 
+    # For a layer that tells of requests: a line, to anything with `puts`. A request is what it is whether that can be written
+    # or not; the first line that can't be is an error on $stderr.
+    def tell(to, line)
+      to.puts(line)
+    rescue SystemCallError, IOError => e
+      complain("#{self.class} could not write a line, and says so once: #{e.message}") unless @untold
+      @untold = true
+    end
+
+    def complain(text)
+      warn "ublk: #{text}"
+    rescue SystemCallError, IOError
+      nil
+    end
+
     # For a layer that needs the bytes: those of the target, binary. Raises what the target's answer stands
     # for.
     def fetch(offset, length)

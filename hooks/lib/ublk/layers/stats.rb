@@ -59,7 +59,7 @@ module UBLK
           @counters[op].add(length, failed, now - start)
           @every && now - @reported_at >= @every && (@reported_at = now)
         end
-        @to.puts to_s if due
+        tell(@to, to_s) if due
       end
 
       def clock = Process.clock_gettime(Process::CLOCK_MONOTONIC)

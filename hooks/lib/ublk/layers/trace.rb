@@ -36,7 +36,7 @@ module UBLK
       def report(op, offset, length, outcome, start)
         taken = Process.clock_gettime(Process::CLOCK_MONOTONIC, :float_millisecond) - start
         where = " #{offset}+#{length}" unless op == :flush
-        @to.puts format("%s%s %s %.3f ms", op, where, outcome, taken)
+        tell(@to, format("%s%s %s %.3f ms", op, where, outcome, taken))
       end
     end
   end
