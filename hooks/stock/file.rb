@@ -13,6 +13,7 @@ class FileDisk < UBLK::Target
   def initialize(path:, size: nil)
     @path = path
     @file = open_image
+    @block = UBLK::Sys.block_size(@file.stat) || 512
     super(size: size || image_size)
   end
 
@@ -66,6 +67,8 @@ class FileDisk < UBLK::Target
     bytes
   end
 
+  # A block device's own, without which it would refuse to make holes of parts of its blocks.
+  def logical_block_size = @block
   def read_only? = UBLK.read_only?
 
   private

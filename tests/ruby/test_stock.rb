@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "test_helper"
+require "minitest/mock"
 StockHooks.load_all
 
 # The stock hooks as plain objects, against a shadow copy.
@@ -60,6 +61,16 @@ class TestStock < Minitest::Test
       disk = FileDisk.new(path: path, size: SIZE)
       assert_same_bytes ZEROES.byteslice(0, 4096), disk.read(SIZE - 4096, 4096)
       exercise(disk, operations: %i[read write])
+    end
+  end
+
+  def test_file_has_the_blocks_of_its_block_device
+    with_image(SIZE + 512) do |path|
+      assert_equal 512, FileDisk.new(path: path).logical_block_size
+      UBLK::Sys.stub(:block_size, 4096) do
+        assert_equal [4096, SIZE], FileDisk.new(path: path, size: SIZE).then { |disk| [disk.logical_block_size, disk.size] }
+        assert_includes assert_raises(ArgumentError) { FileDisk.new(path: path) }.message, "a multiple of 4096"
+      end
     end
   end
 

@@ -10,9 +10,23 @@ module UBLK
   #
   # Both raise `Errno::EOPNOTSUPP` where the file system can't, and any other errno of fallocate(2).
   #
+  # * `block_size(stat)`: the logical block size in bytes of the block device that a File::Stat is of: what is not a
+  #   multiple of it the device refuses. nil for a file, and where /sys does not tell.
+  #
   # * `boot_id`: a String that is another one after the machine was started anew, so that what was in the page
   #   cache and on no disk is known to be gone. nil where nothing tells.
   module Sys
+    # A partition has its disk's.
+    def self.block_size(stat, sysfs: "/sys")
+      return unless stat.blockdev?
+
+      device = File.realpath("#{sysfs}/dev/block/#{stat.rdev_major}:#{stat.rdev_minor}")
+      queue = [device, File.dirname(device)].map { |path| "#{path}/queue/logical_block_size" }.find { |path| File.file?(path) }
+      Integer(File.read(queue), 10) if queue
+    rescue Errno::ENOENT, Errno::EACCES
+      nil
+    end
+
     unless respond_to?(:punch_hole)
       def self.punch_hole(_io, _offset, _length)
         raise Errno::EOPNOTSUPP, "fallocate needs the worker"
