@@ -52,10 +52,11 @@ static void area_unref(Area *a) {
         free(a);
 }
 
-/* All zero, and so in memory from the start; locked, where the process locks what it has. */
+/* All zero, and so in memory from the start; locked, where the process locks what it has. NULL also for more than any String
+ * has: to whole pages it could not be rounded up. */
 static Area *area_new(size_t size) {
         size_t page = (size_t) sysconf(_SC_PAGESIZE);
-        Area *a = malloc(sizeof(*a));
+        Area *a = size > SSIZE_MAX ? NULL : malloc(sizeof(*a));
 
         if (!a)
                 return NULL;
@@ -496,8 +497,12 @@ static VALUE lend(size_t size, const void *bytes, VALUE (*fn)(VALUE argument)) {
 }
 
 static VALUE buffer_for_read(VALUE klass, VALUE length) {
+        uint64_t size = to_number(length, "length");
+
         (void) klass;
-        return lend(NUM2SIZET(length), NULL, loan_read);
+        if (size > SSIZE_MAX)
+                rb_raise(rb_eRangeError, "length must be below 2^%zu, and is %" PRIsVALUE, sizeof(ssize_t) * 8 - 1, length);
+        return lend(size, NULL, loan_read);
 }
 
 static VALUE buffer_for_write(VALUE klass, VALUE data) {

@@ -139,6 +139,17 @@ class TestBuffer < Minitest::Test
     end
   end
 
+  # Of a buffer of no request.
+  def test_lengths
+    { -1 => "length must not be negative, and is -1", (1 << 63) => "length must be below 2^63, and is 9223372036854775808",
+      (1 << 64) - 4096 => nil, (1 << 64) - 1 => nil, 1 << 64 => nil, -1 << 70 => nil }.each do |length, message|
+      error = assert_raises(RangeError, length.to_s) { UBLK::Buffer.for_read(length) { |buffer| flunk("a buffer of #{buffer.size}") } }
+      assert_equal message, error.message if message
+    end
+    assert_raises(TypeError) { UBLK::Buffer.for_read("8") { flunk } }
+    assert_raises(NoMemoryError, ArgumentError) { UBLK::Buffer.for_read(1 << 62) { flunk } }
+  end
+
   def test_files
     Tempfile.create do |file|
       assert_equal 8, UBLK::Buffer.for_write("12345678") { |buffer| buffer.pwrite(file, 3) }

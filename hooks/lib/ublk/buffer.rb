@@ -26,7 +26,8 @@ module UBLK
   #
   # `UBLK::Buffer.for_read(length) { |buffer| … }` and `UBLK::Buffer.for_write(data) { |buffer| … }` lend one of no request for
   # the length of a block: to call a target's buffer form with a String. The first returns what was filled in, a String, if the
-  # block returns `length`, and else what the block returns; the second what the block returns.
+  # block returns `length`, and else what the block returns; the second what the block returns. A length that is no Integer is a
+  # TypeError, one that no String can have a RangeError.
   #
   # The worker and the extension define it in C before this file is read; a plain interpreter gets one in Ruby.
   unless const_defined?(:Buffer, false)
@@ -36,6 +37,10 @@ module UBLK
 
       class << self
         def for_read(length)
+          raise TypeError, "length must be an Integer of bytes, not #{length.class}" unless length.is_a?(Integer)
+          raise RangeError, "length must not be negative, and is #{length}" if length.negative?
+          raise RangeError, "length must be below 2^63, and is #{length}" if length.bit_length > 63
+
           lend("\0".b * length, true) do |buffer|
             answer = yield buffer
             answer == length ? buffer.get : answer
