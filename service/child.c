@@ -17,23 +17,21 @@ int child_call(int (*f)(const void *argument), const void *argument, uint64_t ti
 
         pid = fork();
         if (pid < 0)
-                return -errno;
+                return -ECHILD;
         if (pid == 0) {
                 /* A stuck child must hold neither the control ring nor the worker's socket. */
                 (void) syscall(SYS_close_range, 3U, ~0U, 0U);
                 r = f(argument);
-                _exit(r < 0 && r > -256 ? -r : r < 0 ? EIO : 0);
+                _exit(r < 0 && r > -256 && r != -ECHILD ? -r : r < 0 ? EIO : 0);
         }
         fd = pidfd_open(pid, 0);
         r = fd < 0 ? -errno : poll_until(fd, POLLIN, deadline);
         if (r <= 0) {
                 (void) kill(pid, SIGKILL);
-                return r < 0 ? r : -ETIMEDOUT;
+                return r < 0 ? -ECHILD : -ETIMEDOUT;
         }
         do
                 r = waitid(P_PID, (id_t) pid, &si, WEXITED);
         while (r < 0 && errno == EINTR);
-        if (r < 0)
-                return -errno;
-        return si.si_code == CLD_EXITED ? -si.si_status : -EIO;
+        return r == 0 && si.si_code == CLD_EXITED ? -si.si_status : -ECHILD;
 }

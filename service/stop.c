@@ -133,17 +133,24 @@ static int sync_disk(const void *argument) {
 }
 
 /* STOP_DEV throws dirty pages of a device with queueing recovery away. False if they could not be brought
- * home in time. */
+ * home in time, or nobody was there to do it. */
 static bool flush(const Stop *s) {
-        char node[32];
+        _cleanup_free_ char *node = NULL;
         int r;
 
-        (void) snprintf(node, sizeof(node), "/dev/ublkb%u", s->id);
-        r = child_call(sync_disk, node, s->going_down ? LAST_SYNC_USEC : time_left(s, SYNC_USEC));
+        r = config_path(&node, "/dev/ublkb%u", s->id);
         if (r < 0)
+                return false;
+        r = child_call(sync_disk, node, s->going_down ? LAST_SYNC_USEC : time_left(s, SYNC_USEC));
+        /* Without a next time it is better done by us, who may hang in it, than not at all. */
+        if (r == -ECHILD && s->going_down)
+                r = sync_disk(node);
+        if (r == -ECHILD)
+                log_warning("%s could not be synced: the process that was to do it was not to be had, or was killed", node);
+        else if (r < 0)
                 log_warning("%s could not be synced: %s", node, strerror(-r));
         /* Of an error the kernel keeps no pages to try again with. */
-        return r != -ETIMEDOUT;
+        return r != -ETIMEDOUT && r != -ECHILD;
 }
 
 static bool has_users(const Holders *h) {
@@ -309,7 +316,7 @@ static int stop_or_hand_over(Stop *s) {
                 take_time(s, LAST_SYNC_USEC);
         }
         if (!flush(s) && !s->going_down)
-                return hand_over(s, "its dirty pages could not be written in time");
+                return hand_over(s, "its dirty pages could not be written");
         if (is_free(s) == 0)
                 return hand_over(s, "it is in use");
         /* A restart may have taken the stop's place by now, unless the machine goes down. */

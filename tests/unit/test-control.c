@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/activation.h"
-#include "service/child.h"
 #include "service/control-arguments.h"
 #include "service/worker-link.h"
 
@@ -131,31 +130,6 @@ static void test_list_ids(void) {
         config_set_root(NULL);
         g_free(base);
         g_free(root);
-}
-
-static int give(const void *argument) {
-        return *(const int *) argument;
-}
-
-static int hang(const void *argument) {
-        (void) argument;
-        return pause();
-}
-
-static int die(const void *argument) {
-        (void) argument;
-        return kill(getpid(), SIGKILL);
-}
-
-static void test_child(void) {
-        uint64_t begin = now_usec();
-
-        g_assert_cmpint(child_call(give, &(int) { 0 }, USEC_PER_SEC * 10), ==, 0);
-        g_assert_cmpint(child_call(give, &(int) { -EBUSY }, USEC_PER_SEC * 10), ==, -EBUSY);
-        g_assert_cmpint(child_call(die, NULL, USEC_PER_SEC * 10), ==, -EIO);
-        begin = now_usec();
-        g_assert_cmpint(child_call(hang, NULL, 50 * USEC_PER_MSEC), ==, -ETIMEDOUT);
-        g_assert_cmpuint(now_usec() - begin, <, 5 * USEC_PER_SEC);
 }
 
 /* A worker that answers in ways of our choice: this very process, so that its pid is the right one. */
@@ -327,7 +301,6 @@ int main(int argc, char **argv) {
         g_test_add_func("/control/verbs", test_verbs);
         g_test_add_func("/control/flags", test_flags);
         g_test_add_func("/control/list-ids", test_list_ids);
-        g_test_add_func("/control/child", test_child);
         g_test_add_func("/control/worker-link", test_worker_link);
         g_test_add_func("/control/wrong-worker", test_wrong_worker);
         g_test_add_func("/control/crowded-worker", test_crowded_worker);

@@ -7,6 +7,7 @@
 
 #include "tests/unit/test-stop-kernel.h"
 
+#include <dlfcn.h>
 #include <glib.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -14,6 +15,18 @@
 
 #define ASKED_TO_HAND_OVER 75
 #define DEVICE_GONE 76
+
+static bool no_processes; /* are to be had by `stop` */
+static bool stopping;
+
+pid_t fork(void) {
+        pid_t (*real)(void) = (pid_t (*)(void)) dlsym(RTLD_NEXT, "fork");
+
+        if (!no_processes || !stopping)
+                return real();
+        errno = EAGAIN;
+        return -1;
+}
 
 static pid_t worker;
 static const char *const *jobs; /* what PID 1 answers, one after the other; NULL is an error */
@@ -116,7 +129,9 @@ static char *logged_stop(void) {
         g_assert_cmpint(dup2(fd, STDERR_FILENO), >=, 0);
         n_queries = 0;
         knows_it = false;
+        stopping = true;
         g_assert_cmpint(stop_device(TEST_ID, worker, &calls_of_test, &f), ==, 0);
+        stopping = false;
         g_assert_cmpint(dup2(saved, STDERR_FILENO), >=, 0);
         size = lseek(fd, 0, SEEK_END);
         text = g_malloc0((gsize) size + 1);
@@ -125,6 +140,8 @@ static char *logged_stop(void) {
         close(saved);
         return text;
 }
+
+static char last_log[4096];
 
 static void assert_stop(const char *const *answers, const char *recovery, const char *calls, int status) {
         DeviceConfig *config = kernel_configure(recovery, 5, false);
@@ -135,6 +152,7 @@ static void assert_stop(const char *const *answers, const char *recovery, const 
         kernel.on_stop = end_worker;
         g_assert_cmpint(marker_write(config, false), ==, 0);
         text = logged_stop();
+        (void) g_strlcpy(last_log, text, sizeof(last_log));
         g_assert_cmpstr(kernel.calls, ==, calls);
         g_assert_cmpint(worker_status(), ==, status);
         g_assert_cmpint(marker_read(config), ==, status == DEVICE_GONE ? MARKER_NONE : MARKER_LIVE);
@@ -336,6 +354,23 @@ static void test_going_down(void) {
         kernel_end();
 }
 
+/* What nobody could sync is not thrown away; but when the machine goes down, `stop` syncs it itself. */
+static void test_not_synced(void) {
+        no_processes = true;
+        kernel_begin();
+        kernel_put("/dev/ublkb3", "");
+        assert_stop(stop, "reissue", "", ASKED_TO_HAND_OVER);
+        g_assert_nonnull(strstr(last_log, "could not be synced: the process"));
+        kernel_end();
+        going_down = true;
+        kernel_begin();
+        kernel_put("/dev/ublkb3", "");
+        assert_stop(stop, "reissue", "stop delete ", DEVICE_GONE);
+        g_assert_null(strstr(last_log, "could not be synced"));
+        kernel_end();
+        going_down = no_processes = false;
+}
+
 static void test_no_worker(void) {
         Failure f = FAILURE_NULL;
         DeviceConfig *config;
@@ -361,6 +396,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/stop/memory", test_memory);
         g_test_add_func("/stop/memory-log", test_memory_log);
         g_test_add_func("/stop/going-down", test_going_down);
+        g_test_add_func("/stop/not-synced", test_not_synced);
         g_test_add_func("/stop/no-worker", test_no_worker);
         return g_test_run();
 }
