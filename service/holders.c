@@ -215,9 +215,25 @@ int holders_find_file_systems(uint32_t id, Holders *ret) {
         return 0;
 }
 
-int holders_find(uint32_t id, uint64_t deadline_usec, Holders *ret) {
-        _cleanup_(holders_done) Holders h = HOLDERS_NULL;
+/* What shows nowhere else. */
+static int add_claim(Holders *h, const Disk *d, uint64_t deadline_usec) {
         char node[32];
+        int r;
+
+        (void) snprintf(node, sizeof(node), "/dev/ublkb%u", d->id);
+        r = is_claimed(node, deadline_usec);
+        if (r == -ETIMEDOUT)
+                return holders_add(h, HOLDER_DEVICE, "something that keeps the disk from being opened", 0, NULL);
+        if (r != 1 || h->n > 0)
+                return r < 0 ? r : 0;
+        r = holders_add_foreign_mounts(h, d);
+        if (r < 0 || h->n > 0)
+                return r;
+        return holders_add(h, HOLDER_DEVICE, "an exclusive user in the kernel", 0, NULL);
+}
+
+static int find(uint32_t id, uint64_t deadline_usec, bool beside_claim, Holders *ret) {
+        _cleanup_(holders_done) Holders h = HOLDERS_NULL;
         Disk d;
         int r;
 
@@ -233,23 +249,17 @@ int holders_find(uint32_t id, uint64_t deadline_usec, Holders *ret) {
                 r = holders_add_stacked(&h, &d);
         if (r >= 0)
                 r = holders_add_openers(&h, &d);
-        if (r < 0)
-                return r;
-        (void) snprintf(node, sizeof(node), "/dev/ublkb%u", id);
-        r = is_claimed(node, deadline_usec);
-        if (r == -ETIMEDOUT)
-                r = holders_add(&h, HOLDER_DEVICE, "something that keeps the disk from being opened", 0,
-                                NULL);
-        else if (r == 1 && h.n == 0) {
-                r = holders_add_foreign_mounts(&h, &d);
-                if (r >= 0 && h.n == 0)
-                        r = holders_add(&h, HOLDER_DEVICE, "an exclusive user in the kernel", 0, NULL);
-        }
+        if (r >= 0 && !beside_claim)
+                r = add_claim(&h, &d, deadline_usec);
         if (r < 0)
                 return r;
         *ret = h;
         h = HOLDERS_NULL;
         return 0;
+}
+
+int holders_find(uint32_t id, uint64_t deadline_usec, Holders *ret) {
+        return find(id, deadline_usec, /* beside_claim= */ false, ret);
 }
 
 static bool only_processes(const Holders *h) {
@@ -273,14 +283,14 @@ static void drop_udev(Holders *h) {
         h->n = n;
 }
 
-int holders_find_lasting(uint32_t id, uint64_t deadline_usec, Holders *ret) {
+static int find_lasting(uint32_t id, uint64_t deadline_usec, bool beside_claim, Holders *ret) {
         uint64_t deadline = now_usec() + LASTING_USEC;
         int r;
 
         if (deadline_usec > 0 && deadline_usec < deadline)
                 deadline = deadline_usec;
         for (;;) {
-                r = holders_find(id, deadline_usec, ret);
+                r = find(id, deadline_usec, beside_claim, ret);
                 if (r < 0)
                         return r;
                 if (!only_processes(ret) || now_usec() >= deadline) {
@@ -291,6 +301,14 @@ int holders_find_lasting(uint32_t id, uint64_t deadline_usec, Holders *ret) {
                 /* Nothing tells when a disk is closed. */
                 (void) nanosleep(&(struct timespec) { .tv_nsec = 50 * 1000 * 1000 }, NULL);
         }
+}
+
+int holders_find_lasting(uint32_t id, uint64_t deadline_usec, Holders *ret) {
+        return find_lasting(id, deadline_usec, /* beside_claim= */ false, ret);
+}
+
+int holders_find_beside_claim(uint32_t id, uint64_t deadline_usec, Holders *ret) {
+        return find_lasting(id, deadline_usec, /* beside_claim= */ true, ret);
 }
 
 static int describe_one(const Holder *h, char **ret) {

@@ -43,6 +43,8 @@ int holders_find(uint32_t id, uint64_t deadline_usec, Holders *ret);
 /* The same, but gives processes about a second to go, and leaves out udev's, which open every disk for a
  * moment, and hang in it if its worker dies just then: they have no use for it. */
 int holders_find_lasting(uint32_t id, uint64_t deadline_usec, Holders *ret);
+/* The same, for who has the disk exclusively himself (claim.h): he is not found, and nobody else can have it so. */
+int holders_find_beside_claim(uint32_t id, uint64_t deadline_usec, Holders *ret);
 
 /* Mounts and swap on the disk and on what is stacked on it, however high: dm (LUKS, LVM), md, loop. One that is just being
  * unmounted shows no more. */

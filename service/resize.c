@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/resize.h"
 
+#include "service/claim.h"
 #include "service/config.h"
 #include "service/control.h"
 #include "service/holders.h"
 #include "service/log.h"
 #include "service/probe.h"
 #include "service/worker-link.h"
-
-#include <fcntl.h>
 
 /* Below TimeoutStartSec= of ublk-ruby-control@.service, all together. */
 #define ANSWER_USEC (3 * USEC_PER_SEC)
@@ -136,23 +135,20 @@ static int check_size(const Resize *z, uint64_t bytes, Failure *f) {
 /* Whoever opens the disk from now on for more than a look is refused: a mount, swap, LVM. */
 static int keep_others_out(Resize *z, Failure *f) {
         _cleanup_(holders_done) Holders h = HOLDERS_NULL;
-        _cleanup_free_ char *path = NULL, *who = NULL;
+        _cleanup_free_ char *who = NULL;
         int r;
 
-        r = config_path(&path, "/dev/ublkb%u", z->id);
-        if (r < 0)
-                return r;
         r = holders_find_lasting(z->id, /* deadline_usec= */ 0, &h);
         if (r >= 0 && h.n > 0)
                 r = holders_describe(&h, &who);
         if (r < 0)
-                return failure_set(f, FAILURE_WORKER, -r, "can't tell who uses %s: %s", path, strerror(-r));
+                return failure_set(f, FAILURE_WORKER, -r, "can't tell who uses /dev/ublkb%u: %s", z->id, strerror(-r));
         if (h.n > 0)
                 return failure_set(f, FAILURE_BUSY, EBUSY, "/dev/ublkb%u is in use: %s; it can't be made smaller before that ends", z->id, who);
-        z->disk_fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC);
-        if (z->disk_fd < 0)
-                return failure_set(f, FAILURE_BUSY, errno, "/dev/ublkb%u is in use: %s; it can't be made smaller before that ends", z->id,
-                                   strerror(errno));
+        r = disk_claim(z->id, &z->disk_fd);
+        if (r < 0)
+                return failure_set(f, FAILURE_BUSY, -r, "/dev/ublkb%u is in use: %s; it can't be made smaller before that ends", z->id,
+                                   strerror(-r));
         return 0;
 }
 

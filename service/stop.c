@@ -2,6 +2,7 @@
 #include "service/stop.h"
 
 #include "service/child.h"
+#include "service/claim.h"
 #include "service/config.h"
 #include "service/control.h"
 #include "service/holders.h"
@@ -54,6 +55,8 @@ typedef struct Stop {
         bool stop_is_asked;    /* systemd is about to stop the unit for good, … */
         bool loses_memory;     /* … and with it what the hook has in UBLK::Memory */
         bool going_down;       /* the machine is */
+        bool kernel_looks;     /* it stops the device only if nobody uses it (Linux 7.0) */
+        int claim_fd;          /* where it doesn't: keeps others from beginning to */
 } Stop;
 
 static uint64_t time_left(const Stop *s, uint64_t limit_usec) {
@@ -85,7 +88,9 @@ static bool restart(const Stop *s) {
         return r >= 0;
 }
 
-static int hand_over(const Stop *s, const char *why) {
+static int hand_over(Stop *s, const char *why) {
+        /* Before the worker goes: what somebody has written meanwhile goes home with the last close. */
+        s->claim_fd = safe_close(s->claim_fd);
         if (s->stop_is_asked && s->loses_memory && restart(s))
                 log_notice("Device %u is not stopped but restarted: %s, and a stop would lose its data, which is in memory.", s->id, why);
         else if (s->without_recovery)
@@ -217,7 +222,7 @@ static int is_free(const Stop *s) {
         _cleanup_free_ char *text = NULL;
         int r;
 
-        r = find_users(s, &h);
+        r = s->claim_fd >= 0 ? holders_find_beside_claim(s->id, s->steps_deadline_usec, &h) : find_users(s, &h);
         if (r < 0) {
                 log_warning("Can't tell who uses /dev/ublkb%u: %s", s->id, strerror(-r));
                 return s->going_down;
@@ -232,14 +237,24 @@ static int is_free(const Stop *s) {
         return s->going_down;
 }
 
+/* A mount that began after we looked would have its disk stopped under it, and there is time for that: systemd is asked again
+ * meanwhile. A kernel that looks by itself would take us for a user. And when the machine goes down the disk goes in any case. */
+static int keep_others_out(Stop *s) {
+        int r;
+
+        if (s->kernel_looks || s->going_down)
+                return 0;
+        r = disk_claim(s->id, &s->claim_fd);
+        return r == -ENOENT || r == -ENXIO || r == -ENODEV ? 0 : r;
+}
+
 static int stop_in_kernel(const Stop *s, Control *c) {
-        uint64_t features = 0, deadline = now_usec() + time_left(s, STOP_USEC);
+        uint64_t deadline = now_usec() + time_left(s, STOP_USEC);
         int r;
 
         if (time_left(s, STOP_MIN_USEC) < STOP_MIN_USEC)
                 return -ETIMEDOUT;
-        r = control_get_features(c, &features);
-        if (r < 0 || !(features & UBLK_F_SAFE_STOP_DEV) || s->going_down)
+        if (!s->kernel_looks || s->going_down)
                 return control_stop(c, s->id, STOP_USEC);
         /* udev may be looking at it just now; nothing tells when it is done. */
         while ((r = control_try_stop(c, s->id, STOP_USEC)) == -EBUSY && now_usec() < deadline)
@@ -264,7 +279,7 @@ static int find_device(Control *c, uint32_t id, struct ublk_dev_info *ret) {
         return 0; /* a device that lost its configuration is ours all the same */
 }
 
-static int delete_live(const Stop *s, Control *c) {
+static int delete_live(Stop *s, Control *c) {
         uint32_t id = s->id;
         int r;
 
@@ -276,6 +291,7 @@ static int delete_live(const Stop *s, Control *c) {
                 log_warning("The kernel did not stop device %u: %s", id, strerror(-r));
                 return hand_over(s, "it could not be stopped");
         }
+        s->claim_fd = safe_close(s->claim_fd);
         control_set_deadline(c, s->total_deadline_usec); /* there is no way back from here */
         r = control_delete(c, id);
         if (r < 0 && r != -ENODEV)
@@ -290,11 +306,13 @@ static int delete_live(const Stop *s, Control *c) {
 static int stop_or_hand_over(Stop *s) {
         _cleanup_(control_freep) Control *c = NULL;
         struct ublk_dev_info info;
+        uint64_t features;
         int r;
 
         r = control_new(&c);
         if (r >= 0) {
                 control_set_deadline(c, s->steps_deadline_usec);
+                s->kernel_looks = control_get_features(c, &features) >= 0 && (features & UBLK_F_SAFE_STOP_DEV);
                 r = find_device(c, s->id, &info);
         }
         if (r >= 0)
@@ -319,15 +337,26 @@ static int stop_or_hand_over(Stop *s) {
                 return hand_over(s, "its dirty pages could not be written");
         if (is_free(s) == 0)
                 return hand_over(s, "it is in use");
+        r = keep_others_out(s);
+        if (r < 0)
+                return hand_over(s, r == -EBUSY ? "it is in use" : strerror(-r));
+        if (s->claim_fd >= 0) {
+                take_time(s, 0);
+                if (!flush(s))
+                        return hand_over(s, "its dirty pages could not be written");
+        }
         /* A restart may have taken the stop's place by now, unless the machine goes down. */
         s->stop_is_asked = s->going_down || ask_for_stop(s);
         if (!s->stop_is_asked)
                 return hand_over(s, "no stop is asked for any more");
+        /* Who just opens it is not kept from that. */
+        if (s->claim_fd >= 0 && is_free(s) == 0)
+                return hand_over(s, "it is in use");
         return delete_live(s, c);
 }
 
 int stop_device(uint32_t id, pid_t main_pid, const StopCalls *calls, Failure *f) {
-        Stop s = { .id = id, .pid = main_pid, .calls = calls };
+        Stop s = { .id = id, .pid = main_pid, .calls = calls, .claim_fd = -EBADF };
         _cleanup_close_ int pid_fd = -EBADF;
         int r;
 
@@ -342,6 +371,7 @@ int stop_device(uint32_t id, pid_t main_pid, const StopCalls *calls, Failure *f)
         s.pid_fd = pid_fd;
         take_time(&s, 0);
         r = stop_or_hand_over(&s);
+        safe_close(s.claim_fd);
         if (r < 0)
                 return failure_set(f, FAILURE_WORKER, -r, "worker %d can't be told to hand over: %s",
                                    (int) main_pid, strerror(-r));

@@ -2,12 +2,14 @@
 
 /* What `stop` decides: to delete the device, or to have it handed over. */
 
+#include "service/claim.h"
 #include "service/marker.h"
 #include "service/stop.h"
 
 #include "tests/unit/test-stop-kernel.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <glib.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -28,15 +30,35 @@ pid_t fork(void) {
         return -1;
 }
 
+static int claim_result;   /* of the disk */
+static int claim_fd = -1;  /* what was given for it, once */
+static bool kept_at_stop;  /* it was still open when the kernel was told to stop the disk */
+
+int disk_claim(uint32_t id, int *ret_fd) {
+        g_assert_cmpint(id, ==, TEST_ID);
+        if (claim_result < 0)
+                return claim_result;
+        claim_fd = *ret_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        g_assert_cmpint(claim_fd, >=, 0);
+        return 0;
+}
+
+static bool claim_is_kept(void) {
+        return claim_fd >= 0 && fcntl(claim_fd, F_GETFD) >= 0;
+}
+
 static pid_t worker;
 static const char *const *jobs; /* what PID 1 answers, one after the other; NULL is an error */
 static unsigned n_queries;
+static void (*on_query)(unsigned query); /* what others do meanwhile */
 
 static int answer_job(const char *unit, uint64_t timeout_usec, char **ret) {
         const char *job = jobs[n_queries++];
 
         g_assert_cmpstr(unit, ==, "ublk-ruby-device@3.service");
         g_assert_cmpuint(timeout_usec, <=, 10 * USEC_PER_SEC);
+        if (on_query)
+                on_query(n_queries);
         return job ? xstrdup(job, ret) : -ECONNREFUSED;
 }
 
@@ -108,6 +130,7 @@ static void worker_begin(void) {
 }
 
 static void end_worker(void) {
+        kept_at_stop = claim_is_kept();
         (void) kill(worker, SIGUSR1);
 }
 
@@ -149,12 +172,15 @@ static void assert_stop(const char *const *answers, const char *recovery, const 
 
         worker_begin();
         jobs = answers;
+        claim_fd = -1;
+        kept_at_stop = false;
         kernel.on_stop = end_worker;
         g_assert_cmpint(marker_write(config, false), ==, 0);
         text = logged_stop();
         (void) g_strlcpy(last_log, text, sizeof(last_log));
         g_assert_cmpstr(kernel.calls, ==, calls);
         g_assert_cmpint(worker_status(), ==, status);
+        g_assert_false(claim_is_kept());
         g_assert_cmpint(marker_read(config), ==, status == DEVICE_GONE ? MARKER_NONE : MARKER_LIVE);
         device_config_free(config);
         g_free(text);
@@ -354,6 +380,51 @@ static void test_going_down(void) {
         kernel_end();
 }
 
+/* While systemd is asked again. */
+static void map_disk(unsigned query) {
+        if (query != 2)
+                return;
+        g_assert_true(claim_is_kept());
+        kernel_put("/sys/block/ublkb3/dev", "259:1\n");
+        kernel_put("/proc/44/comm", "dd\n");
+        kernel_put("/proc/44/maps", "7f0e5c000000-7f0e5c021000 rw-s 00000000 00:05 731   /dev/ublkb3\n");
+}
+
+/* From the look at who uses the disk until it is stopped nobody can begin to; but a kernel that looks by itself would take that
+ * for a user. */
+static void test_others_kept_out(void) {
+        kernel_begin();
+        assert_stop(stop, "reissue", "stop delete ", DEVICE_GONE);
+        g_assert_true(kept_at_stop);
+        kernel_end();
+        kernel_begin();
+        kernel.features = UBLK_F_SAFE_STOP_DEV;
+        assert_stop(stop, "reissue", "try-stop delete ", DEVICE_GONE);
+        g_assert_cmpint(claim_fd, ==, -1);
+        kernel_end();
+        kernel_begin();
+        claim_result = -EBUSY; /* a mount was faster */
+        assert_stop(stop, "reissue", "", ASKED_TO_HAND_OVER);
+        g_assert_cmpuint(n_queries, ==, 1);
+        kernel_end();
+        kernel_begin();
+        claim_result = -ENXIO; /* no disk, only its device */
+        assert_stop(stop, "reissue", "stop delete ", DEVICE_GONE);
+        kernel_end();
+        claim_result = 0;
+}
+
+/* Who just opens the disk can't be kept from that, so that there is a last look. */
+static void test_opened_at_last(void) {
+        kernel_begin();
+        on_query = map_disk;
+        assert_stop(stop, "reissue", "", ASKED_TO_HAND_OVER);
+        g_assert_nonnull(strstr(last_log, "open in dd (pid 44)"));
+        g_assert_cmpuint(n_queries, ==, 2);
+        on_query = NULL;
+        kernel_end();
+}
+
 /* What nobody could sync is not thrown away; but when the machine goes down, `stop` syncs it itself. */
 static void test_not_synced(void) {
         no_processes = true;
@@ -396,6 +467,8 @@ int main(int argc, char **argv) {
         g_test_add_func("/stop/memory", test_memory);
         g_test_add_func("/stop/memory-log", test_memory_log);
         g_test_add_func("/stop/going-down", test_going_down);
+        g_test_add_func("/stop/others-kept-out", test_others_kept_out);
+        g_test_add_func("/stop/opened-at-last", test_opened_at_last);
         g_test_add_func("/stop/not-synced", test_not_synced);
         g_test_add_func("/stop/no-worker", test_no_worker);
         return g_test_run();
