@@ -13,6 +13,7 @@
 #include <sys/vfs.h>
 
 #include "hooks/binding.h"
+#include "service/exit-status.h"
 #include "service/state.h"
 
 typedef struct Fallocate {
@@ -89,6 +90,15 @@ static VALUE sys_restore_signals(VALUE self) {
         return hook_signals_restore() ? Qtrue : Qfalse;
 }
 
+static VALUE sys_reserved_statuses(VALUE self) {
+        VALUE list = rb_ary_new();
+
+        (void) self;
+        for (size_t i = 0; i < ELEMENTSOF(exit_statuses_reserved); i++)
+                rb_ary_push(list, INT2FIX(exit_statuses_reserved[i]));
+        return list;
+}
+
 void sys_define(void) {
         VALUE sys = rb_define_module_under(rb_define_module("UBLK"), "Sys");
 
@@ -97,4 +107,5 @@ void sys_define(void) {
         rb_define_module_function(sys, "boot_id", sys_boot_id, 0);
         rb_define_module_function(sys, "claim_state", sys_claim_state, 2);
         rb_define_module_function(sys, "restore_signals", sys_restore_signals, 0);
+        rb_define_module_function(sys, "reserved_statuses", sys_reserved_statuses, 0);
 }

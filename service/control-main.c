@@ -5,9 +5,11 @@
 #include "dbus/unit-job.h"
 #include "service/activate.h"
 #include "service/control-arguments.h"
+#include "service/exit-status.h"
 #include "service/features.h"
 #include "service/give-up.h"
 #include "service/holders.h"
+#include "service/last-word.h"
 #include "service/list.h"
 #include "service/log.h"
 #include "service/probe.h"
@@ -168,6 +170,17 @@ static int run_stop(Run *run, Failure *f) {
 /* For PID 1 to say so. */
 #define GOING_DOWN_USEC (5 * USEC_PER_SEC)
 
+/* Where the hook's code has ended the process with a status that means something when the worker gives it. */
+static int judge_status(uint32_t id, int status, bool *ret_usurped) {
+        int judged = last_word_judge(id, status);
+
+        *ret_usurped = judged != status;
+        if (*ret_usurped)
+                log_warning("Code of the hook has ended the worker of device %u with exit status %i, which is not its to use: that counts as a crash.", id,
+                            status);
+        return judged;
+}
+
 /* $EXIT_STATUS is a number after an exit, a signal's name after a kill, and unset if the worker never ran. */
 static int run_release(Run *run, Failure *f) {
         const char *code = getenv("EXIT_CODE"), *s = getenv("EXIT_STATUS"), *result = getenv("SERVICE_RESULT");
@@ -175,19 +188,23 @@ static int run_release(Run *run, Failure *f) {
         WorkerEnd end = { .exit_status = -1, .unit_failed = failed, .invocation = getenv("INVOCATION_ID") };
         uint32_t id = run->arguments->id, status;
         char how[64] = "did not start";
+        bool usurped = false;
         int r;
 
         if (exited && s && parse_u32(s, 255, &status) >= 0)
-                end.exit_status = (int) status;
+                end.exit_status = judge_status(id, (int) status, &usurped);
         else if (!failed && code && streq(code, "killed") && streq_ptr(s, "TERM"))
-                end.exit_status = RELEASE_HANDED_OVER; /* it was told to hand over before it had a handler for that */
+                end.exit_status = EXIT_HANDED_OVER; /* it was told to hand over before it had a handler for that */
         if (code && s)
                 (void) snprintf(how, sizeof(how), exited ? "exited with status %s" : "was ended by SIG%s", s);
         r = release_device(id, &end, f);
+        /* 75 is no reason for systemd not to start the next one. */
+        if (usurped && status != EXIT_HANDED_OVER && r >= 0 && release_restart(id, unit_job_type, unit_restart, f) < 0)
+                return -EIO;
         if (r < 0 || r == RELEASE_TRIAL_FAILED)
                 return r < 0 ? r : 0;
         /* No worker will come; but a crash is the usual case, and not to be held up. */
-        if ((end.exit_status == RELEASE_HANDED_OVER || streq_ptr(result, "timeout")) && system_is_going_down(GOING_DOWN_USEC) > 0)
+        if ((end.exit_status == EXIT_HANDED_OVER || streq_ptr(result, "timeout")) && system_is_going_down(GOING_DOWN_USEC) > 0)
                 return release_for_ever(id, f);
         r = give_up_if_due(id, end.exit_status, how, unit_status_text, f);
         if (r >= 0)

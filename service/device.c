@@ -2,13 +2,12 @@
 #include "service/device.h"
 
 #include "service/end-reason.h"
+#include "service/exit-status.h"
 #include "service/marker.h"
 #include "service/paths.h"
 
 #include <signal.h>
 
-/* Of the worker, as in supervisor.h. */
-#define EXIT_HANDED_OVER 75
 #define SECTOR_SIZE 512
 #define SYSFS_MAX 64
 

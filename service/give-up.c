@@ -4,6 +4,7 @@
 #include "service/activation-attempts.h"
 #include "service/control.h"
 #include "service/end-reason.h"
+#include "service/exit-status.h"
 #include "service/log.h"
 #include "service/marker.h"
 #include "service/paths.h"
@@ -15,8 +16,6 @@
 /* TimeoutStopSec= of the unit, 16 s, also holds for ExecStopPost=. */
 #define STOP_USEC (10 * USEC_PER_SEC)
 #define QUERY_USEC (2 * USEC_PER_SEC)
-/* Of the worker, as in supervisor.h. */
-#define EXIT_WRONG 78
 
 static int note_path(uint32_t id, char **ret) {
         return config_path(ret, PATH_MARKERS "/ublkb%u.given-up", id);

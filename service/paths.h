@@ -12,6 +12,8 @@
 #define PATH_WORKER_SOCKET PATH_RUN "/%u/worker.sock"
 /* What it leaves to the next worker: see service/culprits.h. */
 #define PATH_WORKER_CULPRITS PATH_RUN "/%u/culprits"
+/* What it says of its own end: see service/last-word.h. */
+#define PATH_WORKER_LAST_WORD PATH_RUN "/%u/last-word"
 /* The answer of ublk-ruby-control@INSTANCE.service, in the RuntimeDirectory of all of them; the manager takes it away. */
 #define PATH_CONTROL_RESULT "/run/ublk-ruby-control/%s.json"
 /* The same of ublk-ruby-check@INSTANCE.service, whose standard output it is: systemd makes it, as root. */

@@ -5,6 +5,7 @@
 #include "service/child.h"
 #include "service/control-node.h"
 #include "service/control.h"
+#include "service/exit-status.h"
 #include "service/give-up.h"
 #include "service/holders-scan.h"
 #include "service/log.h"
@@ -21,9 +22,8 @@
 /* All commands of `remove` together, and what a hook kept. Together below TimeoutStartSec= of ublk-ruby-control@.service. */
 #define REMOVE_USEC (18 * USEC_PER_SEC)
 #define REMOVE_STATE_USEC (7 * USEC_PER_SEC)
-/* Of the worker, as in supervisor.h. */
-#define EXIT_STOPPED 76 /* its device was stopped while it served */
-#define EXIT_WRONG 78
+/* For PID 1 to answer, of which each question may take two. */
+#define QUERY_USEC (2 * USEC_PER_SEC)
 
 /* Waits as long as the device is live; nothing tells when that changes. */
 static int get_settled_info(Control *c, uint32_t id, struct ublk_dev_info *ret) {
@@ -47,7 +47,7 @@ static void drop_marker(uint32_t id) {
 }
 
 static bool has_handed_over(const WorkerEnd *end) {
-        return end->exit_status == RELEASE_HANDED_OVER && !end->unit_failed;
+        return end->exit_status == EXIT_HANDED_OVER && !end->unit_failed;
 }
 
 /* Whatever ended the worker, but for a hand-over, is held against the code that it had on trial: the next one runs the code
@@ -175,6 +175,36 @@ int release_device(uint32_t id, const WorkerEnd *end, Failure *f) {
         if (!trial_failed)
                 count_attempt(id, config, end);
         return r < 0 ? r : trial_failed ? RELEASE_TRIAL_FAILED : 0;
+}
+
+/* The start that has failed is still a job: it ends when `release` does. */
+static int has_plan(const char *unit, UnitJobQuery job_type) {
+        _cleanup_free_ char *type = NULL;
+        int r;
+
+        r = job_type(unit, QUERY_USEC, &type);
+        return r < 0 ? r : !streq(type, "none") && !streq(type, "start");
+}
+
+int release_restart(uint32_t id, UnitJobQuery job_type, int (*restart)(const char *unit, uint64_t timeout_usec), Failure *f) {
+        _cleanup_(device_config_freep) DeviceConfig *config = NULL;
+        _cleanup_free_ char *message = NULL, *unit = NULL;
+        int r;
+
+        /* One that never lived is its maker's care. */
+        if (device_config_load(id, &config, &message) < 0 || marker_read(config) == MARKER_NONE)
+                return 0;
+        r = xasprintf(&unit, UNIT_DEVICE, id);
+        if (r >= 0)
+                r = has_plan(unit, job_type);
+        if (r == 0)
+                r = restart(unit, QUERY_USEC);
+        else if (r > 0)
+                return 0;
+        if (r < 0)
+                return failure_set(f, FAILURE_WORKER, -r, "systemd could not be told to start the next worker of device %u: %s; to do so: systemctl start %s",
+                                   id, strerror(-r), unit ? unit : "its unit");
+        return 1;
 }
 
 static bool only_processes(const Holders *h) {

@@ -9,13 +9,11 @@
 
 #include "service/control.h"
 #include "service/failure.h"
-
-/* That of a worker that handed over, as in supervisor.h. */
-#define RELEASE_HANDED_OVER 75
+#include "service/turn.h"
 
 /* How a worker ended. It hands over because that was asked for, or because `activate` failed: its status is the same. */
 typedef struct WorkerEnd {
-        int exit_status;        /* -1 if it was killed or never ran */
+        int exit_status;        /* as last-word.h has it; -1 if it was killed or never ran */
         bool unit_failed;       /* what systemd makes of it ($SERVICE_RESULT) */
         const char *invocation; /* $INVOCATION_ID, or NULL; borrowed */
 } WorkerEnd;
@@ -24,6 +22,11 @@ typedef struct WorkerEnd {
 #define RELEASE_TRIAL_FAILED 1
 
 int release_device(uint32_t id, const WorkerEnd *end, Failure *f);
+
+/* After a worker that ended with a status that was not its own to give (last-word.h): systemd may have taken it for the reason not
+ * to start another one. A device that was live needs one all the same, unless PID 1 has a job for its unit that says what is to
+ * become of it. restart: as in dbus/unit-job.h. 1 if it is asked for, 0 if there is no need. */
+int release_restart(uint32_t id, UnitJobQuery job_type, int (*restart)(const char *unit, uint64_t timeout_usec), Failure *f);
 
 /* When the machine goes down: a device of ours that is waiting for a worker, and would wait for ever, is deleted. Who waits for an
  * answer gets an error, instead of keeping the machine from going down. */

@@ -2,6 +2,7 @@
 #include "service/supervisor.h"
 
 #include "service/end-reason.h"
+#include "service/last-word.h"
 #include "service/log.h"
 #include "service/paths.h"
 #include "service/stuck.h"
@@ -105,6 +106,7 @@ void supervisor_publish(const Failure *failure) {
 
 /* Everything in this thread that ends the process goes through here: no at_exit, Ruby may be stuck in it. */
 static void end_process(int status) {
+        last_word_say(status);
         _exit(status);
 }
 

@@ -9,16 +9,9 @@
 
 #include "service/calls.h"
 #include "service/culprits.h"
+#include "service/exit-status.h"
 #include "service/protocol.h"
 #include "service/queue.h"
-
-/* How the worker ends, and what systemd makes of it: RestartPreventExitStatus= and SuccessExitStatus= in the unit. */
-enum {
-        EXIT_HANDED_OVER = 75, /* on SIGTERM or SIGUSR2: started again unless a stop was asked */
-        EXIT_STOPPED     = 76, /* the device was stopped while it was served */
-        EXIT_WRONG       = 78, /* hook or configuration wrong, on a device that never was live: no restart */
-        EXIT_CRASHED     = 1,  /* anything else: restart and recover */
-};
 
 typedef struct Supervisor Supervisor;
 

@@ -13,6 +13,7 @@
 #include "service/give-up.h"
 #include "service/hookdir.h"
 #include "service/kept-code.h"
+#include "service/last-word.h"
 #include "service/log.h"
 #include "service/marker.h"
 #include "service/memories.h"
@@ -71,8 +72,10 @@ static void on_hand_over_signal(int signo) {
         (void) signo;
         if (signal_supervisor)
                 supervisor_request_hand_over(signal_supervisor);
-        else
+        else {
+                last_word_say(EXIT_HANDED_OVER);
                 _exit(EXIT_HANDED_OVER);
+        }
         errno = saved;
 }
 
@@ -532,6 +535,7 @@ static int run(uint32_t id) {
         };
         int r;
 
+        last_word_begin(id);
         r = store_open(&w.store);
         if (r < 0) {
                 /* It is there all the same: without it nothing must be taken for lost. */
@@ -588,7 +592,7 @@ int main(int argc, char *argv[]) {
         };
         bool examine = false;
         uint32_t id;
-        int c;
+        int c, r;
 
         log_setup("ublk-ruby-worker");
         if (check_is_asked(argc, argv))
@@ -613,5 +617,7 @@ int main(int argc, char *argv[]) {
                 log_error("One argument is needed: the device's id, 0 to %u.", UBLK_MAX_ID);
                 return 2;
         }
-        return run(id);
+        r = run(id);
+        last_word_say(r);
+        return r;
 }

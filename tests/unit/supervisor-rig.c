@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/supervisor-rig.h"
 
+#include "service/last-word.h"
 #include "service/paths.h"
 
 #include <fcntl.h>
@@ -171,6 +172,7 @@ static void be_worker(Part part, uid_t trusted, uint64_t start_timeout_usec, int
         config->hook = strdup("file");
         config->start_timeout_usec = start_timeout_usec;
         config->hook_timeout_usec = hook_timeout_usec;
+        last_word_begin(ID);
         if (supervisor_start(config, EXIT_WRONG, trusted, &s) < 0)
                 _exit(98);
         (void) !write(started, "x", 1);
@@ -214,6 +216,8 @@ int wait_for_end(void) {
         g_assert_cmpint(waitpid(worker, &status, 0), ==, worker);
         to_worker = safe_close(to_worker);
         g_assert_true(WIFEXITED(status));
+        /* What it ends with by its own decision is believed. */
+        g_assert_cmpint(last_word_judge(ID, WEXITSTATUS(status)), ==, WEXITSTATUS(status));
         return WEXITSTATUS(status);
 }
 

@@ -227,6 +227,61 @@ static void test_exit(void) {
         g_test_trap_assert_stderr_unmatched("*at_exit ran*");
 }
 
+/* Three statuses are the worker's own: by them it says that it hands over, and that nothing is to be recovered. Anything else is
+ * what it is, and so is what children end with. */
+static const struct {
+        const char *code;
+        int status;
+} ends[] = {
+        { "exit!(75)", 1 },
+        { "exit!(76)", 1 },
+        { "Process.exit!(78)", 1 },
+        { "Kernel.exit!(78)", 1 },
+        { "exit!(256 + 75)", 1 },
+        { "exit!(-181)", 1 },
+        { "exit!(78.5)", 1 },
+        { "Thread.new { exit!(75) }.join", 1 },
+        { "exit!", 1 },
+        { "exit!(true)", 0 },
+        { "exit!(false)", 1 },
+        { "exit!(77)", 77 },
+        { "exit!(fork { exit!(78) }.then { |pid| Process.wait2(pid)[1].exitstatus == 78 ? 9 : 8 })", 9 },
+};
+
+static int status_of(const char *test, unsigned number) {
+        g_autofree char *path = g_strdup_printf("/hook/guard/%s/subprocess", test), *self = g_file_read_link("/proc/self/exe", NULL);
+        g_autofree char *text = g_strdup_printf("%u", number);
+        const char *const words[] = { self, "-p", path, NULL };
+        int status;
+
+        g_assert_true(g_setenv("TEST_NUMBER", text, TRUE));
+        g_assert_true(g_spawn_sync(NULL, (char **) words, NULL, G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL, NULL, &status, NULL));
+        g_unsetenv("TEST_NUMBER");
+        g_assert_true(WIFEXITED(status));
+        return WEXITSTATUS(status);
+}
+
+static void exit_with_status(void) {
+        const char *number = g_getenv("TEST_NUMBER");
+
+        load_reading(ends[number ? atoi(number) : 0].code);
+        (void) read_there();
+        _exit(99);
+}
+
+static void test_exit_status(void) {
+        for (unsigned i = 0; i < G_N_ELEMENTS(ends); i++) {
+                g_test_message("%s", ends[i].code);
+                g_assert_cmpint(status_of("exit-status", i), ==, ends[i].status);
+        }
+        g_assert_cmpint(status_of("exit-at-exit", 0), ==, 1);
+}
+
+static void exit_at_exit(void) {
+        load_reading("at_exit { exit!(78) }; 'r' * length");
+        g_assert_cmpint(read_there(), ==, 512); /* and Ruby is taken down */
+}
+
 void add_guard_tests(void) {
         g_test_add_func("/hook/guard/refused", test_refused);
         g_test_add_func("/hook/guard/children", test_children);
@@ -240,4 +295,7 @@ void add_guard_tests(void) {
         g_test_add_func("/hook/guard/killed-serving-thread", test_killed_serving_thread);
         g_test_add_func("/hook/guard/exit", test_exit);
         g_test_add_func("/hook/guard/exit/subprocess", exit_elsewhere);
+        g_test_add_func("/hook/guard/exit-status", test_exit_status);
+        g_test_add_func("/hook/guard/exit-status/subprocess", exit_with_status);
+        g_test_add_func("/hook/guard/exit-at-exit/subprocess", exit_at_exit);
 }

@@ -4,7 +4,9 @@
 
 #include "service/activation-attempts.h"
 #include "service/control-node.h"
+#include "service/exit-status.h"
 #include "service/give-up.h"
+#include "service/last-word.h"
 #include "service/marker.h"
 #include "service/release.h"
 #include "service/state.h"
@@ -340,6 +342,101 @@ static void test_attempts(void) {
         kernel_end();
 }
 
+static void put_last_word(const char *text) {
+        char *path = kernel_path("/run/ublk-ruby/3/last-word"), *directory = g_path_get_dirname(path);
+
+        g_assert_cmpint(g_mkdir_with_parents(directory, 0755), ==, 0);
+        (void) unlink(path);
+        if (text)
+                g_assert_cmpint(symlink(text, path), ==, 0);
+        g_free(directory);
+        g_free(path);
+}
+
+/* A hook's code can end the process with any status. Only what the worker has said as well is believed. */
+static void test_last_word(void) {
+        static const int reserved[] = { HANDED_OVER, STOPPED, WRONG };
+
+        kernel_begin();
+        put_last_word(NULL);
+        for (size_t i = 0; i < ELEMENTSOF(reserved); i++) {
+                int status = reserved[i];
+
+                put_last_word(NULL);
+                g_assert_cmpint(last_word_judge(TEST_ID, status), ==, EXIT_CRASHED);
+                put_last_word("77");
+                g_assert_cmpint(last_word_judge(TEST_ID, status), ==, EXIT_CRASHED);
+                put_last_word("/etc/shadow");
+                g_assert_cmpint(last_word_judge(TEST_ID, status), ==, EXIT_CRASHED);
+                last_word_begin(TEST_ID);
+                last_word_say(status);
+                g_assert_cmpint(last_word_judge(TEST_ID, status), ==, status);
+                for (size_t k = 0; k < ELEMENTSOF(reserved); k++)
+                        g_assert_cmpint(last_word_judge(TEST_ID, reserved[k]), ==, k == i ? status : EXIT_CRASHED);
+                /* The next worker begins. */
+                last_word_begin(TEST_ID);
+                g_assert_cmpint(last_word_judge(TEST_ID, status), ==, EXIT_CRASHED);
+        }
+        /* Others mean nothing, said or not. */
+        last_word_say(3);
+        g_assert_cmpint(last_word_judge(TEST_ID, 3), ==, 3);
+        g_assert_cmpint(last_word_judge(TEST_ID, 0), ==, 0);
+        /* What a hook has put in its place is taken away. */
+        put_last_word("75");
+        last_word_say(WRONG);
+        g_assert_cmpint(last_word_judge(TEST_ID, WRONG), ==, WRONG);
+        kernel_end();
+}
+
+static const char *job;     /* of the unit; NULL: PID 1 does not answer */
+static int restart_result;
+static unsigned n_restarts;
+
+static int answer_job(const char *unit, uint64_t timeout_usec, char **ret) {
+        (void) timeout_usec;
+        g_assert_cmpstr(unit, ==, "ublk-ruby-device@3.service");
+        return job ? xstrdup(job, ret) : -ECONNREFUSED;
+}
+
+static int note_restart(const char *unit, uint64_t timeout_usec) {
+        (void) timeout_usec;
+        g_assert_cmpstr(unit, ==, "ublk-ruby-device@3.service");
+        n_restarts++;
+        return restart_result;
+}
+
+static void assert_restart(const char *unit_job, int wanted) {
+        Failure f = FAILURE_NULL;
+
+        n_restarts = 0;
+        job = unit_job;
+        g_assert_cmpint(release_restart(TEST_ID, answer_job, note_restart, &f), ==, wanted);
+        g_assert_cmpuint(n_restarts, ==, wanted > 0 || (wanted < 0 && unit_job));
+        if (wanted < 0)
+                g_assert_nonnull(strstr(f.message, "systemctl start ublk-ruby-device@3.service"));
+        failure_done(&f);
+}
+
+/* Where systemd starts no worker, as it was told a status that it has to believe. */
+static void test_restart(void) {
+        DeviceConfig *config;
+
+        kernel_begin();
+        config = kernel_configure("reissue", 5, false);
+        assert_restart("none", 0); /* it never lived */
+        g_assert_cmpint(marker_write(config, false), ==, 0);
+        assert_restart("none", 1);
+        assert_restart("start", 1); /* the one that has failed */
+        assert_restart("stop", 0);
+        assert_restart("restart", 0);
+        assert_restart(NULL, -ECONNREFUSED);
+        restart_result = -EDEADLK;
+        assert_restart("none", -EDEADLK);
+        restart_result = 0;
+        device_config_free(config);
+        kernel_end();
+}
+
 /* Whoever makes a device deals with one that never lives; at boot nobody makes it. */
 static void test_attempts_of_new(void) {
         DeviceConfig *config;
@@ -583,6 +680,8 @@ int main(int argc, char **argv) {
         g_test_add_func("/release/trial-and-attempts", test_trial_and_attempts);
         g_test_add_func("/release/remove-undone", test_remove_undone);
         g_test_add_func("/release/attempts", test_attempts);
+        g_test_add_func("/release/last-word", test_last_word);
+        g_test_add_func("/release/restart", test_restart);
         g_test_add_func("/release/attempts-of-new", test_attempts_of_new);
         g_test_add_func("/release/attempts-of-live", test_attempts_of_live);
         g_test_add_func("/release/damaged-attempts", test_damaged_attempts);

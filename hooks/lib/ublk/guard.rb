@@ -10,8 +10,8 @@ module UBLK
   #   `system`, `spawn`, backquotes and `fork { exec … }` work as ever.
   # * `trap` of a signal by which the worker is told to hand over (TERM, INT, HUP, USR2) has no effect, and says
   #   so.
-  #
-  # `exit!` does what it says: the process ends, and the device is recovered by the next one.
+  # * `exit!` does what it says: the process ends, and the device is recovered by the next one. But for the statuses by which
+  #   the worker says that it hands over, or that there is nothing to recover (service/exit-status.h): they become 1.
   module Guard
     # Go in front of Ruby's own.
     module Calls
@@ -19,6 +19,8 @@ module UBLK
         Guard.refuse("exec")
         super
       end
+
+      def exit!(status = false) = super(Guard.exit_status(status))
 
       def daemon(...)
         Guard.refuse("Process.daemon")
@@ -37,8 +39,8 @@ module UBLK
         return if @installed
 
         @installed = true
-        Kernel.prepend(calls(:exec, :trap).module_eval { private(*instance_methods(false)) && self })
-        { Kernel => %i[exec trap], Process => %i[exec daemon], Signal => %i[trap] }.each do |receiver, names|
+        Kernel.prepend(calls(:exec, :exit!, :trap).module_eval { private(*instance_methods(false)) && self })
+        { Kernel => %i[exec exit! trap], Process => %i[exec exit! daemon], Signal => %i[trap] }.each do |receiver, names|
           receiver.singleton_class.prepend(calls(*names))
         end
       end
@@ -48,6 +50,14 @@ module UBLK
 
       def refuse(what)
         raise Error, "#{what} would end the process that serves the device" if serving?
+      end
+
+      # What `exit!` ends the process with that was told to end with status: an Integer, of which the kernel takes 8 bits, true or
+      # false.
+      def exit_status(status)
+        return status unless serving? && status.respond_to?(:to_int)
+
+        Sys.reserved_statuses.include?(status.to_int & 0xff) ? 1 : status
       end
 
       # After a trap.

@@ -44,6 +44,9 @@ module UBLK
       # For the worker, not for hooks: gives it its own signal handlers back. Whether that was needed.
       def self.restore_signals = false
 
+      # For the worker, not for hooks: exit statuses that only it may end with.
+      def self.reserved_statuses = []
+
       def self.boot_id
         File.read("/proc/sys/kernel/random/boot_id").strip
       rescue SystemCallError

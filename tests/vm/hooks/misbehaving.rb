@@ -51,6 +51,9 @@ class Misbehaving < UBLK::Target
     end,
     # These end the process; the request is served by the next one.
     "exit!" => ->(_) { exit!(0) },
+    "exit!-75" => ->(_) { exit!(75) },
+    "exit!-76" => ->(_) { exit!(76) },
+    "exit!-78" => ->(_) { Process.exit!(78) },
     "kill-9" => ->(_) { Process.kill(:KILL, Process.pid); sleep },
     "close-descriptors" => lambda do |data|
       (3..400).each do |number|
