@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/manager-question.h"
 
-#include "service/config.h"
-#include "service/paths.h"
+#include "service/worker-socket.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
 struct Question {
         int fd; /* owned */
@@ -58,26 +54,6 @@ static int on_timer(sd_event_source *s, uint64_t usec, void *userdata) {
         return 0;
 }
 
-/* The directory belongs to the workers' user, and connect(2) follows symbolic links: to any socket of root's, that is,
- * since that is who we are. So the entry itself is opened, and what it was found to be is what is connected to; the
- * directories above it belong to root. */
-static int open_socket(uint32_t id) {
-        _cleanup_close_ int fd = -EBADF;
-        _cleanup_free_ char *path = NULL;
-        struct stat st;
-        int r;
-
-        r = config_path(&path, PATH_WORKER_SOCKET, id);
-        if (r < 0)
-                return r;
-        fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 || fstat(fd, &st) < 0)
-                return -errno;
-        if (!S_ISSOCK(st.st_mode))
-                return S_ISLNK(st.st_mode) ? -ELOOP : -ENOTSOCK;
-        return TAKE_FD(fd);
-}
-
 /* The peer is who called listen(2). */
 static int check_peer(int fd, uint32_t pid) {
         struct ucred peer;
@@ -90,14 +66,13 @@ static int check_peer(int fd, uint32_t pid) {
 
 static int ask(Question *q, uint32_t device_id, uint32_t pid, MessageType type) {
         WorkerCall call = { .version = PROTOCOL_VERSION, .type = type, .device_id = device_id };
-        struct sockaddr_un address = { .sun_family = AF_UNIX };
         _cleanup_close_ int entry = -EBADF;
+        struct sockaddr_un address;
         int r;
 
-        entry = open_socket(device_id);
+        entry = worker_socket_open(device_id, &address);
         if (entry < 0)
                 return entry;
-        (void) snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%i", entry);
         q->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (q->fd < 0)
                 return -errno;

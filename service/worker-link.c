@@ -2,6 +2,7 @@
 #include "service/worker-link.h"
 
 #include "service/paths.h"
+#include "service/worker-socket.h"
 
 #include <poll.h>
 #include <sys/pidfd.h>
@@ -37,14 +38,14 @@ static int connect_or_wait(int fd, const struct sockaddr_un *address, int pid_fd
         }
 }
 
-static int connect_socket(const char *path, int pid_fd, uint64_t deadline) {
-        struct sockaddr_un address = { .sun_family = AF_UNIX };
-        _cleanup_close_ int fd = -EBADF;
+static int connect_socket(uint32_t id, int pid_fd, uint64_t deadline) {
+        _cleanup_close_ int fd = -EBADF, entry = -EBADF;
+        struct sockaddr_un address;
         int r;
 
-        if (strlen(path) >= sizeof(address.sun_path))
-                return -ENAMETOOLONG;
-        strcpy(address.sun_path, path);
+        entry = worker_socket_open(id, &address);
+        if (entry < 0)
+                return entry;
         fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0)
                 return -errno;
@@ -80,7 +81,7 @@ int worker_link_connect(WorkerLink *l, uint32_t id, pid_t pid, uint64_t deadline
                                    strerror(errno));
         if (config_path(&path, PATH_WORKER_SOCKET, id) < 0)
                 return failure_set(f, FAILURE_WORKER, ENOMEM, "out of memory");
-        l->fd = connect_socket(path, l->pid_fd, deadline_usec);
+        l->fd = connect_socket(id, l->pid_fd, deadline_usec);
         if (l->fd < 0)
                 return failure_set(f, FAILURE_WORKER, -l->fd, "can't connect to the worker at %s: %s", path,
                                    strerror(-l->fd));

@@ -250,6 +250,30 @@ static void test_wrong_worker(void) {
         listen_end();
 }
 
+/* The directory is the worker's, and whoever follows what it has put there is root. */
+static void test_lured(void) {
+        WorkerLink l = WORKER_LINK_NULL;
+        Failure f = FAILURE_NULL;
+        char *entry, *aside;
+
+        listen_begin();
+        entry = g_strconcat(socket_root, "/run/ublk-ruby/3/worker.sock", NULL);
+        aside = g_strconcat(socket_root, "/run/ublk-ruby/3/aside", NULL);
+        g_assert_cmpint(g_rename(entry, aside), ==, 0);
+        g_assert_cmpint(symlink(aside, entry), ==, 0);
+        g_assert_cmpint(worker_link_connect(&l, 3, getpid(), 0, &f), ==, -ELOOP);
+        worker_link_done(&l);
+        g_assert_cmpint(unlink(entry), ==, 0);
+        g_assert_true(g_file_set_contents(entry, "", 0, NULL));
+        g_assert_cmpint(worker_link_connect(&l, 3, getpid(), 0, &f), ==, -ENOTSOCK);
+        worker_link_done(&l);
+        g_assert_cmpint(g_rename(aside, entry), ==, 0);
+        failure_done(&f);
+        g_free(aside);
+        g_free(entry);
+        listen_end();
+}
+
 /* Others crowd the socket: that is no reason to give up before the deadline. */
 static void test_crowded_worker(void) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -303,6 +327,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/control/list-ids", test_list_ids);
         g_test_add_func("/control/worker-link", test_worker_link);
         g_test_add_func("/control/wrong-worker", test_wrong_worker);
+        g_test_add_func("/control/lured", test_lured);
         g_test_add_func("/control/crowded-worker", test_crowded_worker);
         g_test_add_func("/control/deadline", test_deadline);
         return g_test_run();
