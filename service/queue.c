@@ -59,8 +59,8 @@ static inline void place_set(Queue *q, int place) {
 
 /* What a child that a hook forks must not keep: a reference to ublkcN, in whatever form, blocks recovery for ever
  * (Linux 6.1 … 7.3: START_USER_RECOVERY gives EBUSY). The mappings are marked MADV_DONTFORK; these are the descriptors.
- * An exec'd child loses them by O_CLOEXEC. */
-#define INHERITABLE_MAX 256
+ * An exec'd child loses them by O_CLOEXEC. A node and a ring for each queue: 16 KiB, which only a child looks through. */
+#define INHERITABLE_MAX (UBLK_MAX_QUEUES + 1)
 static _Atomic int inheritable[INHERITABLE_MAX];
 
 static void close_in_child(void) {

@@ -42,6 +42,8 @@ static void (*on_news)(void); /* likewise, where the task only looks */
 static unsigned n_waits, n_served, n_entered, n_idle;
 static uint64_t last_round;
 
+static int next_fd; /* of a ring that has none at all, where the limit of a process would be in the way */
+
 int io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct io_uring_params *p) {
         g_assert_cmpuint(entries, ==, DEPTH + 1);
         g_assert_cmpuint(p->cq_entries, >=, DEPTH + 1);
@@ -50,7 +52,7 @@ int io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct i
                         .sqes = kernel.sqes, .ring_mask = ENTRIES - 1, .ring_entries = ENTRIES },
                 .cq = { .khead = &kernel.cq_head, .ktail = &kernel.cq_tail, .kflags = &kernel.flags, .cqes = kernel.cqes,
                         .ring_mask = 2 * ENTRIES - 1, .ring_entries = 2 * ENTRIES },
-                .ring_fd = eventfd(0, EFD_CLOEXEC),
+                .ring_fd = next_fd > 0 ? next_fd++ : eventfd(0, EFD_CLOEXEC),
         };
         return 0;
 }
@@ -530,6 +532,21 @@ static void test_fork(void) {
         g_assert_cmpint(fcntl(fd, F_GETFD), <, 0);
 }
 
+/* As many rings as a device can have queues, and its node besides. */
+static void test_many(void) {
+        static Queue *queues[UBLK_MAX_QUEUES + 1];
+
+        next_fd = 1 << 20;
+        for (size_t i = 0; i < ELEMENTSOF(queues); i++) {
+                begin(NULL, 0);
+                queues[i] = queue;
+        }
+        for (size_t i = 0; i < ELEMENTSOF(queues); i++)
+                queue_free(queues[i]);
+        queue = NULL;
+        next_fd = 0;
+}
+
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         g_test_add_func("/queue/fetch", test_fetch);
@@ -545,5 +562,6 @@ int main(int argc, char **argv) {
         g_test_add_func("/queue/sound", test_sound);
         g_test_add_func("/queue/payload", test_payload);
         g_test_add_func("/queue/fork", test_fork);
+        g_test_add_func("/queue/many", test_many);
         return g_test_run();
 }
