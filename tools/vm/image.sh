@@ -45,10 +45,11 @@ tree_of() { # RELEASE WHAT PACKAGES
     echo "$tree"
 }
 
-# guest_image RELEASE   prints the disk image that a run of that release starts from.
+# guest_image RELEASE PACKAGES   prints the disk image that a run of that release starts from, one that has these packages as
+# well: names with commas, or nothing.
 guest_image() {
     local include tar image
-    include=$(packages "$vm_dir/packages.guest" "$1")
+    include=$(packages "$vm_dir/packages.guest" "$1")${2:+,$2}
     tar=$cache/images/$1-$(key "$include" "$(declare -f debootstrap_into)").tar
     image=$cache/images/$1-$(key "${tar##*/}" "$vm_dir/image.sh" "$vm_dir"/guest/*).img
     [ -e "$image" ] ||
