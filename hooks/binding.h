@@ -32,6 +32,7 @@ struct Hook {
         const char *interruption; /* borrowed: what UBLK::HookTimeout says */
         uint64_t payload;      /* bytes of payload that became Strings since the last collection of ours */
         size_t n_collections;  /* that calls was told of */
+        HookProfile *profile;  /* borrowed; NULL: nobody wants to know */
 };
 
 /* A hook with nothing loaded. The collector knows its objects until hook_done. */
@@ -75,6 +76,8 @@ void hook_serve(void *userdata, Request *const *requests, size_t n);
 void hook_unlocked(void *userdata, void (*fn)(void *argument), void *argument);
 void hook_idle(void *userdata);
 bool hook_wants_idle(void *userdata);
+/* In hook->profile. */
+void hook_count_objects(const Hook *hook);
 /* Tells those who watch what the collector has cost, if that is more than it was. */
 void hook_count_collections(Hook *hook);
 

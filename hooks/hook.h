@@ -13,6 +13,7 @@
 #include "service/geometry.h"
 #include "service/grants.h"
 #include "service/memory-file.h"
+#include "service/profile.h"
 #include "service/request.h"
 
 typedef struct Hook Hook;
@@ -84,6 +85,9 @@ uint64_t hook_stale_calls(void);
  * of its own: a backtrace; or the exception UBLK::HookTimeout (ETIMEDOUT), which is raised in that call or not at all.
  * message: of the exception; borrowed as calls is, for as long as the hook serves. Before any request. -EAGAIN. */
 int hook_watch(Hook *hook, Calls *calls, const char *message);
+
+/* From now on what the hook costs the interpreter is noted in p (borrowed as long as the process). Before any request. */
+void hook_profile(Hook *hook, HookProfile *p);
 
 /* A further task that may serve: a Ruby thread (never a bare pthread) that calls fn with the interpreter
  * held. -EAGAIN if there can't be one. When hook_run ends, a thread that still serves is ended out of

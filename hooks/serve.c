@@ -318,6 +318,8 @@ void hook_serve(void *userdata, Request *const *requests, size_t n) {
         }
         call_end(b.call);
         hook_count_collections(b.hook);
+        if (b.hook->profile)
+                hook_count_objects(b.hook);
         if (b.hook->payload >= BUSY_PAYLOAD_MAX)
                 hook_idle(b.hook);
         /* A fork that went round libc: `syscall(57)`, or a library of its own. */

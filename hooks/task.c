@@ -61,6 +61,27 @@ void hook_count_collections(Hook *hook) {
         calls_note_collections(hook->calls, n, (uint64_t) rb_gc_stat(ID2SYM(rb_intern("time"))) * USEC_PER_MSEC);
 }
 
+void hook_count_objects(const Hook *hook) {
+        atomic_store_explicit(&hook->profile->objects, rb_gc_stat(ID2SYM(rb_intern("total_allocated_objects"))), memory_order_relaxed);
+}
+
+#ifdef RUBY_INTERNAL_THREAD_EVENT_RESUMED
+static void count_hand_over(rb_event_flag_t event, const rb_internal_thread_event_data_t *data, void *userdata) {
+        HookProfile *p = userdata;
+
+        (void) event;
+        (void) data;
+        profile_add(&p->hand_overs, 1);
+}
+#endif
+
+void hook_profile(Hook *hook, HookProfile *p) {
+        hook->profile = p;
+#ifdef RUBY_INTERNAL_THREAD_EVENT_RESUMED
+        (void) rb_internal_thread_add_event_hook(count_hand_over, RUBY_INTERNAL_THREAD_EVENT_RESUMED, p);
+#endif
+}
+
 static VALUE collect(VALUE argument) {
         Hook *hook = (Hook *) argument;
 

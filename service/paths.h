@@ -10,6 +10,8 @@
 #define PATH_MARKERS PATH_RUN "/nodes"
 /* The worker's own RuntimeDirectory is PATH_RUN/N, its socket lies in it. */
 #define PATH_WORKER_SOCKET PATH_RUN "/%u/worker.sock"
+/* What it has cost: see service/profile.h. */
+#define PATH_WORKER_PROFILE PATH_RUN "/%u/profile"
 /* What it leaves to the next worker: see service/culprits.h. */
 #define PATH_WORKER_CULPRITS PATH_RUN "/%u/culprits"
 /* What it says of its own end: see service/last-word.h. */

@@ -46,6 +46,8 @@ struct Queue {
         uint32_t n_aborted;        /* tags that came back with -ENODEV */
         bool woken;
         int wait_result;
+        QueueProfile *profile;     /* borrowed; NULL: nobody wants to know */
+        uint64_t lap_nsec;         /* when the stage before this one ended */
         _Atomic int place;         /* for those who look from outside; one writer */
         Counter n_rounds;
         Counter n_requests, n_completed, n_failed, read_bytes, written_bytes, hook_nsec;
@@ -55,6 +57,17 @@ struct Queue {
 
 static inline void place_set(Queue *q, int place) {
         atomic_store_explicit(&q->place, place, memory_order_relaxed);
+}
+
+/* All the time since the last lap was the stage's. */
+static inline void lap(Queue *q, Stage stage) {
+        uint64_t now;
+
+        if (__builtin_expect(!q->profile, 1))
+                return;
+        now = profile_now();
+        profile_add(&q->profile->nsec[stage], now - q->lap_nsec);
+        q->lap_nsec = now;
 }
 
 /* What a child that a hook forks must not keep: a reference to ublkcN, in whatever form, blocks recovery for ever
@@ -196,6 +209,26 @@ static int push(const Request *request, const void *buffer, uint32_t offset, uin
 
 static const Transport user_copy = { .pull = pull, .push = push };
 
+static int timed_pull(const Request *request, void *buffer, uint32_t offset, uint32_t length) {
+        int r;
+
+        lap(request->source, STAGE_HOOK);
+        r = pull(request, buffer, offset, length);
+        lap(request->source, STAGE_COPY_IN);
+        return r;
+}
+
+static int timed_push(const Request *request, const void *buffer, uint32_t offset, uint32_t length) {
+        int r;
+
+        lap(request->source, STAGE_HOOK);
+        r = push(request, buffer, offset, length);
+        lap(request->source, STAGE_COPY_OUT);
+        return r;
+}
+
+static const Transport timed_copy = { .pull = timed_pull, .push = timed_push };
+
 int queue_new(const QueueDevice *device, uint16_t index, int wake_fd, Queue **ret) {
         Queue *q = calloc(1, sizeof(Queue));
 
@@ -228,6 +261,12 @@ Queue *queue_free(Queue *q) {
         free(q->batch);
         free(q);
         return NULL;
+}
+
+void queue_profile(Queue *q, QueueProfile *p) {
+        q->profile = p;
+        for (uint32_t tag = 0; tag < q->device->depth; tag++)
+                q->requests[tag].transport = &timed_copy;
 }
 
 static int make_ring(Queue *q) {
@@ -338,13 +377,6 @@ static void count_error(Queue *q, int32_t result) {
         counter_add(&q->errors[error < COUNTERS_ERRNOS ? error : 0], 1);
 }
 
-static uint64_t now_nsec(void) {
-        struct timespec ts;
-
-        (void) clock_gettime(CLOCK_MONOTONIC, &ts);
-        return (uint64_t) ts.tv_sec * USEC_PER_SEC * NSEC_PER_USEC + (uint64_t) ts.tv_nsec;
-}
-
 static size_t bucket_of(uint64_t nsec) {
         uint64_t usec = nsec / NSEC_PER_USEC;
         size_t bucket = usec == 0 ? 0 : 64 - (size_t) __builtin_clzll(usec);
@@ -354,18 +386,22 @@ static size_t bucket_of(uint64_t nsec) {
 
 /* The requests of a batch are taken together and answered together, so that two looks at the clock are enough for all. */
 static void serve_batch(Queue *q, const Server *server) {
-        uint64_t begun = now_nsec(), taken;
+        uint64_t begun = profile_now(), taken;
         size_t bucket;
 
         place_set(q, PLACE_SERVER);
         server->serve(server->userdata, q->batch, q->n_batch);
         place_set(q, PLACE_HERE);
-        taken = now_nsec() - begun;
+        taken = profile_now() - begun;
         bucket = bucket_of(taken);
         counter_add(&q->hook_nsec, taken);
         for (size_t i = 0; i < q->n_batch; i++)
                 if (q->batch[i]->op < COUNTERS_OPERATIONS)
                         counter_add(&q->latencies[q->batch[i]->op][bucket], 1);
+        if (q->profile) {
+                profile_add(&q->profile->requests, q->n_batch);
+                profile_add(&q->profile->batches, 1);
+        }
 }
 
 static void commit(Queue *q) {
@@ -404,6 +440,7 @@ static int submit_and_wait(Queue *q, const Server *server) {
 
         if (idle || has_news(q)) {
                 r = io_uring_submit_and_get_events(&q->ring);
+                lap(q, STAGE_ENTER);
                 if (r < 0 && r != -EINTR)
                         return r;
                 if (io_uring_cq_ready(&q->ring) > 0)
@@ -413,6 +450,7 @@ static int submit_and_wait(Queue *q, const Server *server) {
         if (idle)
                 server->idle(server->userdata);
         server->unlocked(server->userdata, wait_for_requests, q);
+        lap(q, STAGE_WAIT);
         place_set(q, PLACE_HERE);
         return q->wait_result < 0 && q->wait_result != -EINTR ? q->wait_result : 0;
 }
@@ -426,9 +464,12 @@ static int loop(Queue *q, const Server *server) {
                 if (r < 0)
                         return r;
                 r = reap(q);
+                lap(q, STAGE_FETCH);
                 if (q->n_batch > 0)
                         serve_batch(q, server);
+                lap(q, STAGE_HOOK);
                 commit(q);
+                lap(q, STAGE_COMMIT);
                 if (r < 0)
                         return r;
                 /* Idle and quiesced would look the same. No device of ours is made with UBLK_F_QUIESCE, see
@@ -450,6 +491,7 @@ int queue_serve(Queue *q, const Server *server) {
                 watch_wake(q);
         }
         place_set(q, PLACE_HERE);
+        q->lap_nsec = profile_now();
         r = loop(q, server);
         place_set(q, PLACE_NOWHERE);
         return r;

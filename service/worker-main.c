@@ -36,6 +36,7 @@ typedef struct Worker {
         int failing_status; /* for a hook that is wrong: EXIT_WRONG, or EXIT_CRASHED for a device that is live */
         Supervisor *supervisor;
         Calls *calls;
+        Profile *profile; /* NULL: nobody wants to know */
         Culprits *culprits;
         char *timeout_message; /* of UBLK::HookTimeout */
         Hook *hook;
@@ -223,6 +224,19 @@ static int make_queues(Worker *w) {
         return r;
 }
 
+/* For tools/bench --profile. */
+static int profile(Worker *w) {
+        int r;
+
+        r = profile_open(w->config->id, w->config->queues, &w->profile);
+        if (r < 0 || !w->profile)
+                return r;
+        hook_profile(w->hook, &w->profile->hook);
+        for (uint32_t i = 0; i < w->config->queues; i++)
+                queue_profile(w->queues[i], &w->profile->queues[i]);
+        return 0;
+}
+
 static void note_fetched(Worker *w, int r) {
         pthread_mutex_lock(&w->lock);
         w->n_fetched++;
@@ -372,6 +386,8 @@ static int serve(Worker *w) {
 
         w->server = culprits_guard(w->culprits, hook_server(w->hook), on_hook_failure, w);
         r = tasks ? make_queues(w) : -ENOMEM;
+        if (r >= 0)
+                r = profile(w);
         if (r >= 0)
                 r = start_queues(w, tasks);
         if (r < 0) {

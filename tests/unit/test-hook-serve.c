@@ -295,6 +295,33 @@ static void test_spawn(void) {
         g_assert_nonnull(strstr(rig.report.message, "killed the thread"));
 }
 
+/* From here on for all cases. */
+static void test_profile(void) {
+        static HookProfile p;
+        const Server *server = hook_server(rig.hook);
+        uint64_t before;
+        unsigned calls = 0;
+        char block[512] = "";
+
+        g_assert_cmpint(rig_load("maker", "class Maker < UBLK::Target\n  def initialize = super(size: 1 << 20)\n"
+                                          "  def read(offset, length) = \"\\1\" * length\n"
+                                          "  def write_from(buffer, offset) = buffer.size\nend\n", NULL), ==, 0);
+        hook_profile(rig.hook, &p);
+        g_assert_cmpint(rig_request(OPERATION_WRITE, 0, sizeof(block), block), ==, sizeof(block));
+        before = p.objects;
+        g_assert_cmpuint(before, >, 0);
+        for (unsigned i = 0; i < 10; i++)
+                g_assert_cmpint(rig_request(OPERATION_WRITE, 0, sizeof(block), block), ==, sizeof(block));
+        g_assert_cmpuint(p.objects, ==, before);
+        for (unsigned i = 0; i < 10; i++)
+                g_assert_cmpint(rig_request(OPERATION_READ, 0, sizeof(block), block), ==, sizeof(block));
+        g_assert_cmpuint(p.objects, >=, before + 10);
+        before = p.hand_overs;
+        for (unsigned i = 0; i < 3; i++)
+                server->unlocked(server->userdata, count_call, &calls);
+        g_assert_true(p.hand_overs == 0 || p.hand_overs >= before + 3);
+}
+
 void add_serve_tests(void) {
         g_test_add_func("/hook/serve/operations", test_operations);
         g_test_add_func("/hook/serve/payload", test_payload);
@@ -307,4 +334,5 @@ void add_serve_tests(void) {
         g_test_add_func("/hook/serve/disturbed-copy", test_disturbed_copy);
         g_test_add_func("/hook/serve/unlocked", test_unlocked);
         g_test_add_func("/hook/serve/spawn", test_spawn);
+        g_test_add_func("/hook/serve/profile", test_profile);
 }

@@ -405,6 +405,63 @@ static void test_short_latency(void) {
         g_assert_cmpuint(below, ==, 1);
 }
 
+/* Moves some bytes both ways, which the device refuses. */
+static void serve_and_move(void *userdata, Request *const *requests, size_t n) {
+        char bytes[512] = "";
+
+        g_usleep(pause_usec);
+        serve(userdata, requests, n);
+        for (size_t i = 0; i < n; i++) {
+                if (requests[i]->op == OPERATION_READ)
+                        g_assert_cmpint(requests[i]->transport->push(requests[i], bytes, 0, sizeof(bytes)), ==, -EBADF);
+                if (requests[i]->op == OPERATION_WRITE)
+                        g_assert_cmpint(requests[i]->transport->pull(requests[i], bytes, 0, sizeof(bytes)), ==, -EBADF);
+        }
+}
+
+static void pause_and_bring(void) {
+        g_usleep(2 * pause_usec);
+        work_and_abort();
+}
+
+/* Each stage gets its time, and all of them together no more than there was. */
+static void test_profile(void) {
+        const Server moving = { .serve = serve_and_move, .unlocked = unlocked, .idle = idle };
+        QueueProfile p = { 0 };
+        uint64_t begun, sum = 0;
+
+        begin(NULL, 0);
+        queue_profile(queue, &p);
+        on_wait = pause_and_bring;
+        pause_usec = 5000;
+        begun = profile_now();
+        g_assert_cmpint(queue_serve(queue, &moving), ==, QUEUE_STOPPED);
+        begun = profile_now() - begun;
+        g_assert_cmpuint(p.requests, ==, 3);
+        g_assert_cmpuint(p.batches, ==, 2);
+        g_assert_cmpuint(p.nsec[STAGE_WAIT], >=, 4 * 2 * 5000 * NSEC_PER_USEC);
+        g_assert_cmpuint(p.nsec[STAGE_HOOK], >=, 2 * 5000 * NSEC_PER_USEC);
+        g_assert_cmpuint(p.nsec[STAGE_COPY_IN], >, 0);
+        g_assert_cmpuint(p.nsec[STAGE_COPY_OUT], >, 0);
+        g_assert_cmpuint(p.nsec[STAGE_FETCH], >, 0);
+        g_assert_cmpuint(p.nsec[STAGE_COMMIT], >, 0);
+        g_assert_cmpuint(p.nsec[STAGE_ENTER], ==, 0); /* nothing was there without waiting */
+        for (Stage i = 0; i < _STAGE_MAX; i++)
+                sum += p.nsec[i];
+        g_assert_cmpuint(sum, <=, begun);
+        end();
+
+        p = (QueueProfile) { 0 };
+        begin(NULL, 0);
+        queue_profile(queue, &p);
+        on_wait = bring_two;
+        on_news = bring_two_more;
+        g_assert_cmpint(queue_serve(queue, &server), ==, QUEUE_STOPPED);
+        g_assert_cmpuint(p.requests, ==, 8);
+        g_assert_cmpuint(p.nsec[STAGE_ENTER], >, 0);
+        end();
+}
+
 static void test_stopped(void) {
         begin(NULL, 0);
         on_wait = abort_all;
@@ -554,6 +611,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/queue/system-calls", test_system_calls);
         g_test_add_func("/queue/idle", test_idle);
         g_test_add_func("/queue/counters", test_counters);
+        g_test_add_func("/queue/profile", test_profile);
         g_test_add_func("/queue/short-latency", test_short_latency);
         g_test_add_func("/queue/stopped", test_stopped);
         g_test_add_func("/queue/woken", test_woken);
