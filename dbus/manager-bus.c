@@ -6,6 +6,7 @@
 #include "dbus/errors.h"
 #include "dbus/log-control.h"
 #include "dbus/manager-vtable.h"
+#include "service/control-arguments.h"
 #include "service/log.h"
 #include "service/name.h"
 
@@ -137,20 +138,26 @@ void manager_bus_load(ManagerBus *mb) {
                         adopt(mb, m->devices[i - 1]);
 }
 
-/* "ublk-ruby-device@7.service" → 7 */
-static int unit_to_id(const char *unit, uint32_t *ret) {
-        const char *prefix = "ublk-ruby-device@";
-        size_t n = strlen(prefix), digits;
-        char id[16];
+/* "PREFIX@INSTANCE.service" → "INSTANCE" */
+static int unit_to_instance(const char *unit, const char *prefix, char **ret) {
+        size_t n = strlen(prefix), length;
 
         if (strncmp(unit, prefix, n) != 0)
                 return -EINVAL;
-        digits = strcspn(unit + n, ".");
-        if (!streq(unit + n + digits, ".service") || digits >= sizeof(id))
+        length = strcspn(unit + n, ".");
+        if (!streq(unit + n + length, ".service"))
                 return -EINVAL;
-        memcpy(id, unit + n, digits);
-        id[digits] = 0;
-        return parse_u32(id, UINT32_MAX, ret);
+        *ret = strndup(unit + n, length);
+        return *ret ? 0 : -ENOMEM;
+}
+
+/* "ublk-ruby-device@7.service" → 7 */
+static int unit_to_id(const char *unit, uint32_t *ret) {
+        _cleanup_free_ char *id = NULL;
+        int r;
+
+        r = unit_to_instance(unit, "ublk-ruby-device@", &id);
+        return r < 0 ? r : parse_u32(id, UINT32_MAX, ret);
 }
 
 static void on_unit_new(void *userdata, const char *unit) {
@@ -170,17 +177,13 @@ static void on_unit_new(void *userdata, const char *unit) {
 
 /* A verb of control may have taken the kernel device away, of which no unit of a device tells. */
 static void on_job_removed(void *userdata, const char *unit) {
+        _cleanup_free_ char *instance = NULL;
         ManagerBus *mb = userdata;
-        const char *dash;
         uint32_t id;
         Device *d;
 
-        if (strncmp(unit, "ublk-ruby-control@", strlen("ublk-ruby-control@")) != 0)
+        if (unit_to_instance(unit, "ublk-ruby-control@", &instance) < 0 || control_instance_to_id(instance, &id) < 0)
                 return;
-        dash = strrchr(unit + strlen("ublk-ruby-control@"), '-');
-        if (!dash)
-                return;
-        id = (uint32_t) strtoul(dash + 1, NULL, 10);
         d = manager_get(mb->manager, id);
         if (d && d->userdata)
                 device_bus_update(device_bus_get(d));

@@ -84,6 +84,20 @@ static int parse_instance(const char *instance, ControlArguments *a, char **ret_
         return parse_words(n, words, a, ret_message);
 }
 
+int control_instance_to_id(const char *instance, uint32_t *ret_id) {
+        ControlArguments a = { .instance = true };
+        _cleanup_free_ char *message = NULL;
+        int r;
+
+        r = parse_instance(instance, &a, &message);
+        if (r < 0)
+                return r;
+        if (verbs[a.verb].n_arguments == 0)
+                return -ENODEV;
+        *ret_id = a.id;
+        return 0;
+}
+
 int control_arguments_parse(int argc, char **argv, ControlArguments *ret, char **ret_message) {
         ControlArguments a = { 0 };
         char *words[4];

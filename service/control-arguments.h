@@ -38,3 +38,6 @@ ControlVerb control_verb_from_string(const char *s);
 
 /* argv without the program's name. -EINVAL with *ret_message (owned by the caller). */
 int control_arguments_parse(int argc, char **argv, ControlArguments *ret, char **ret_message);
+
+/* The device that an instance of ublk-ruby-control@.service is about. -ENODEV: its verb is about none; -EINVAL: it is no instance. */
+int control_instance_to_id(const char *instance, uint32_t *ret_id);

@@ -217,6 +217,21 @@ static void test_access(Fixture *f, gconstpointer data) {
         g_assert_cmpint(fixture_call(f, NULL, "ListHooks", NULL, NULL), >=, 0);
 }
 
+/* Of what a verb of control does to a kernel device no unit of a device tells. */
+static void test_control_verb(Fixture *f, gconstpointer data) {
+        g_autofree char *first = fixture_create(f, "disk0", "memory"), *second = fixture_create(f, "disk1", "memory");
+
+        (void) data;
+        g_assert_cmpstr(second, ==, "/org/ublk/device/1");
+        fixture_set_unit(f, "ublk-ruby-device@1.service", "inactive", "dead", "success", "");
+        fixture_wait_state(f, second, "held");
+        g_assert_cmpint(sd_bus_call_method(f->bus, "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
+                                           "org.freedesktop.systemd1.Manager", "StartUnit", NULL, NULL, "ss",
+                                           "ublk-ruby-control@remove-1-state.service", "replace"), >=, 0);
+        fixture_wait_state(f, second, "stopped");
+        g_assert_cmpstr(fixture_get_string(f, first, "State"), ==, "live");
+}
+
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         fixture_add("/bus/device/signals", test_signals);
@@ -230,5 +245,6 @@ int main(int argc, char **argv) {
         fixture_add("/bus/device/hello", test_hello);
         fixture_add("/bus/device/late-properties", test_late_properties);
         fixture_add("/bus/device/access", test_access);
+        fixture_add("/bus/device/control-verb", test_control_verb);
         return g_test_run();
 }

@@ -75,6 +75,21 @@ static void test_instances(void) {
                 g_assert_cmpint(parse(&a, bad[i]), ==, -EINVAL);
 }
 
+static void test_instance_ids(void) {
+        static const struct { const char *instance; int r; uint32_t id; } cases[] = {
+                { "holders-3", 0, 3 }, { "remove-7", 0, 7 }, { "remove-7-state", 0, 7 }, { "remove-7-keep", 0, 7 }, { "resize-7", 0, 7 },
+                { "resize-7-1073741824", 0, 7 }, { "sweep-1048575", 0, 1048575 }, { "probe", -ENODEV, 9 }, { "list", -ENODEV, 9 },
+                { "", -EINVAL, 9 }, { "remove", -EINVAL, 9 }, { "remove-", -EINVAL, 9 }, { "stop-7", -EINVAL, 9 }, { "state-7", -EINVAL, 9 },
+        };
+
+        for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+                uint32_t id = 9;
+
+                g_assert_cmpint(control_instance_to_id(cases[i].instance, &id), ==, cases[i].r);
+                g_assert_cmpuint(id, ==, cases[i].id);
+        }
+}
+
 static void test_verbs(void) {
         for (ControlVerb v = 0; v < _CONTROL_VERB_MAX; v++)
                 g_assert_cmpint(control_verb_from_string(control_verb_to_string(v)), ==, v);
@@ -322,6 +337,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/control/arguments", test_arguments);
         g_test_add_func("/control/bad-arguments", test_bad_arguments);
         g_test_add_func("/control/instances", test_instances);
+        g_test_add_func("/control/instance-ids", test_instance_ids);
         g_test_add_func("/control/verbs", test_verbs);
         g_test_add_func("/control/flags", test_flags);
         g_test_add_func("/control/list-ids", test_list_ids);
