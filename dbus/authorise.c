@@ -235,6 +235,8 @@ static int on_uid(sd_bus_message *m, void *userdata, sd_bus_error *error) {
         a->uid = uid;
         if (uid == a->mb->trusted_uid)
                 answer(a, AUTHORISE_ROOT);
+        else if (a->action == ACTION_LOOK)
+                answer(a, AUTHORISE_GRANTED);
         else if (count_at_polkit(a->mb, uid) >= AUTHORISE_MAX_PER_USER)
                 refuse(a, SD_BUS_ERROR_LIMITS_EXCEEDED, "%d calls of user id %u wait for polkit, which is the most; try again later.",
                        AUTHORISE_MAX_PER_USER, uid);
@@ -307,7 +309,7 @@ int authorisation_new(ManagerBus *mb, sd_bus_message *m, Action action, const ch
         r = xstrdup(name, &a->name);
         if (r >= 0)
                 r = xstrdup(hook ? hook : "", &a->hook);
-        if (r >= 0)
+        if (r >= 0 && action != ACTION_LOOK) /* that is over before anybody could leave */
                 r = watch_leavers(mb);
         if (r >= 0)
                 r = sd_bus_call_method_async(mb->bus, &a->slot, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus",
@@ -322,7 +324,7 @@ int authorisation_new(ManagerBus *mb, sd_bus_message *m, Action action, const ch
 }
 
 /* What was answered is what is asked for now: between the two another device may have got the id. */
-static int take_answer(Authorisation *a, Action action, const char *name, const char *hook, sd_bus_error *e) {
+static int take_answer(Authorisation *a, Action action, const char *name, const char *hook, uid_t *ret_uid, sd_bus_error *e) {
         int r;
 
         if (a->verdict < 0)
@@ -332,17 +334,19 @@ static int take_answer(Authorisation *a, Action action, const char *name, const 
                                       "What the call is about has become another while polkit was asked; call again.");
         else
                 r = a->verdict;
+        if (r >= 0 && ret_uid)
+                *ret_uid = a->uid;
         authorisation_free(a);
         return r;
 }
 
-int authorise(ManagerBus *mb, sd_bus_message *m, Action action, const char *name, const char *hook, sd_bus_error *e) {
+int authorise(ManagerBus *mb, sd_bus_message *m, Action action, const char *name, const char *hook, uid_t *ret_uid, sd_bus_error *e) {
         int r;
 
         for (Authorisation *a = mb->authorisations; a; a = a->next)
                 if (a->message == m && a->is_answered && !a->handler)
-                        return take_answer(a, action, name, hook, e);
-        if (mb->draining)
+                        return take_answer(a, action, name, hook, ret_uid, e);
+        if (mb->draining && action != ACTION_LOOK)
                 return sd_bus_error_setf(e, BUS_ERROR_CANCELLED, CANCELLED_TEXT);
         r = authorisation_new(mb, m, action, name, hook, NULL, NULL, NULL);
         return r < 0 ? sd_bus_error_setf(e, SD_BUS_ERROR_ACCESS_DENIED, "Who calls can't be asked for: %s.", strerror(-r)) :

@@ -19,6 +19,7 @@ typedef enum Action {
         ACTION_CREATE_DEVICE, /* from a hook by name, with arguments that name no file */
         ACTION_MANAGE_DEVICE, /* whatever changes or ends a device that is there */
         ACTION_RUN_ANY_HOOK,  /* to create with a hook by path, files, addresses and secrets, too */
+        ACTION_LOOK,          /* anybody may: only who calls is found out, for what has a limit for each user */
         _ACTION_MAX,
 } Action;
 
@@ -35,9 +36,9 @@ enum {
 /*
  * For a method's handler, after it has read and checked all of its arguments and before it changes anything. name: of the
  * device; hook: NULL if that does not matter. One of the above, or a negative errno with e filled: AccessDenied,
- * InteractiveAuthorizationRequired, LimitsExceeded.
+ * InteractiveAuthorizationRequired, LimitsExceeded. ret_uid may be NULL; who calls, if he may.
  */
-int authorise(ManagerBus *mb, sd_bus_message *m, Action action, const char *name, const char *hook, sd_bus_error *e);
+int authorise(ManagerBus *mb, sd_bus_message *m, Action action, const char *name, const char *hook, uid_t *ret_uid, sd_bus_error *e);
 
 /* For a property's setter, which can't be put aside: 0 for root, AccessDenied for all others. Waits for the bus. */
 int authorise_root(ManagerBus *mb, sd_bus_message *m, sd_bus_error *e);

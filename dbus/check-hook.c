@@ -150,12 +150,13 @@ int check_hook_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd
         uint32_t number;
         Operation *op;
         int r;
+        uid_t uid;
 
         /* It is run, if not for long. */
-        r = authorise(mb, m, create_action(config), /* name= */ "", config->hook, e);
+        r = authorise(mb, m, create_action(config), /* name= */ "", config->hook, &uid, e);
         if (r <= 0)
                 return r < 0 ? r : 1;
-        r = operation_new(mb, m, NULL, &op, e);
+        r = operation_new(mb, m, uid, NULL, &op, e);
         if (r < 0)
                 return r;
         number = mb->n_proposals++;

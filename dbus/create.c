@@ -387,7 +387,7 @@ static void undo_abandoned(ManagerBus *mb, Device *d) {
         int r;
 
         log_notice("Device %u (%s) was never finished, undoing it.", d->config->id, d->config->name);
-        r = operation_new(mb, NULL, d, &op, NULL);
+        r = operation_new(mb, NULL, 0, d, &op, NULL);
         if (r < 0)
                 log_error_errno(r, "Device %u can't be undone", d->config->id);
         else
@@ -439,15 +439,16 @@ int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus
         Action action = create_action(config);
         int r, authorised;
         Operation *op;
+        uid_t uid;
 
-        authorised = authorise(mb, m, action, config->name, config->hook, e);
+        authorised = authorise(mb, m, action, config->name, config->hook, &uid, e);
         if (authorised <= 0)
                 return authorised;
         manager_bus_load(mb);
         r = check_name_is_free(mb, config->name, e);
         if (r < 0)
                 return r;
-        r = operation_new(mb, m, NULL, &op, e);
+        r = operation_new(mb, m, uid, NULL, &op, e);
         if (r < 0)
                 return r;
         op->config = config;
@@ -473,7 +474,7 @@ int create_cancel(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e)
         Operation *op = device_bus_get(d)->operation;
         int r;
 
-        r = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, e);
+        r = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, NULL, e);
         if (r <= 0)
                 return r < 0 ? r : 1;
         /* What an earlier manager has begun is waited for: it may have been live, and have data. */
@@ -494,7 +495,7 @@ int create_cancel_early(ManagerBus *mb, sd_bus_message *m, const char *name, sd_
         for (Operation *op = mb->operations; op; op = op->next) {
                 if (!op->config || !streq(op->config->name, name))
                         continue;
-                r = authorise(mb, m, ACTION_MANAGE_DEVICE, name, op->config->hook, e);
+                r = authorise(mb, m, ACTION_MANAGE_DEVICE, name, op->config->hook, NULL, e);
                 if (r == AUTHORISE_LATER)
                         return 1;
                 if (r > 0)

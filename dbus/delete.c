@@ -192,11 +192,12 @@ static void on_held_before(Operation *op, int r) {
 int delete_begin(ManagerBus *mb, sd_bus_message *m, Device *d, bool keep_state, sd_bus_error *e) {
         Operation *op;
         int r;
+        uid_t uid;
 
-        r = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, e);
+        r = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, &uid, e);
         if (r <= 0)
                 return r < 0 ? r : 1;
-        r = operation_new(mb, m, d, &op, e);
+        r = operation_new(mb, m, uid, d, &op, e);
         if (r < 0)
                 return r;
         op->keep_state = keep_state;

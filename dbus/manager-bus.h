@@ -18,7 +18,6 @@ struct ManagerBus {
         Systemd *systemd;      /* owned */
         uid_t trusted_uid;     /* whoever may do anything: 0 but in tests */
         Operation *operations; /* owned */
-        size_t n_operations;   /* those that a client waits for */
         uint32_t n_proposals;   /* that CheckHook has written so far */
         Operation *probe;      /* the one in operations that probes, or NULL */
         Authorisation *authorisations; /* owned: calls of which it is not known yet whether they may be made */

@@ -11,8 +11,28 @@
 
 #define RESULT_MAX_FILE (256 * 1024)
 
-int operation_new(ManagerBus *mb, sd_bus_message *message, Device *device, Operation **ret, sd_bus_error *e) {
+/* Root finds its place whatever others are about. */
+static int check_limits(const ManagerBus *mb, uid_t uid, sd_bus_error *e) {
+        bool is_root = uid == mb->trusted_uid;
+        size_t own = 0, others = 0;
+
+        for (const Operation *op = mb->operations; op; op = op->next) {
+                own += op->message && op->uid == uid;
+                others += op->message && op->uid != mb->trusted_uid;
+        }
+        if (own >= (is_root ? OPERATIONS_MAX : OPERATIONS_MAX_PER_USER))
+                return sd_bus_error_setf(e, SD_BUS_ERROR_LIMITS_EXCEEDED,
+                                         "%zu calls of user id %u are being worked on, which is the most; try again later.", own, uid);
+        if (!is_root && others >= OPERATIONS_MAX)
+                return sd_bus_error_setf(e, SD_BUS_ERROR_LIMITS_EXCEEDED,
+                                         "%zu calls of other users than root are being worked on, which is the most; try again later.",
+                                         others);
+        return 0;
+}
+
+int operation_new(ManagerBus *mb, sd_bus_message *message, uid_t uid, Device *device, Operation **ret, sd_bus_error *e) {
         Operation *op;
+        int r;
 
         if (device && device_bus_get(device)->operation)
                 return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS,
@@ -20,16 +40,14 @@ int operation_new(ManagerBus *mb, sd_bus_message *message, Device *device, Opera
                                          device->config->name);
         if (message && mb->draining)
                 return sd_bus_error_setf(e, BUS_ERROR_CANCELLED, "The service is being stopped; try again when it is back.");
-        if (message && mb->n_operations >= OPERATIONS_MAX)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_LIMITS_EXCEEDED,
-                                         "%d calls are being worked on, which is the most; try again later.",
-                                         OPERATIONS_MAX);
+        r = message ? check_limits(mb, uid, e) : 0;
+        if (r < 0)
+                return r;
         op = malloc(sizeof(Operation));
         if (!op)
                 return -ENOMEM;
-        *op = (Operation) { .mb = mb, .next = mb->operations, .message = sd_bus_message_ref(message), .device = device };
+        *op = (Operation) { .mb = mb, .next = mb->operations, .message = sd_bus_message_ref(message), .uid = uid, .device = device };
         mb->operations = op;
-        mb->n_operations += message != NULL;
         if (device)
                 device_bus_get(device)->operation = op;
         *ret = op;
@@ -56,13 +74,13 @@ Operation *operation_free(Operation *op) {
         for (Operation **p = &mb->operations; *p; p = &(*p)->next)
                 if (*p == op) {
                         *p = op->next;
-                        mb->n_operations -= op->message != NULL;
                         break;
                 }
         step_done(op);
         if (op->device)
                 device_bus_get(op->device)->operation = NULL;
         sd_bus_message_unref(op->message);
+        askers_done(&op->list_askers);
         device_config_free(op->config);
         sd_bus_error_free(&op->error);
         free(op->job_result);

@@ -9,13 +9,16 @@
  * A caller that goes away changes nothing: the operation runs to its end, and its answer is dropped by the bus.
  */
 
+#include "dbus/askers.h"
 #include "dbus/authorise.h"
 #include "dbus/systemd.h"
 #include "service/manager-hello.h"
 
 #include <jansson.h>
 
+/* Of root; of all others together; and of each of these, so that none of them keeps the others out. */
 #define OPERATIONS_MAX 64
+#define OPERATIONS_MAX_PER_USER 16
 /* How many ids a creation tries that is free to choose one. */
 #define CREATE_TRIES 4
 
@@ -30,6 +33,7 @@ struct Operation {
         ManagerBus *mb;           /* borrowed */
         Operation *next;          /* in mb->operations */
         sd_bus_message *message;  /* owned; NULL: nobody asked, as at start */
+        uid_t uid;                /* whose call it is */
         Device *device;           /* borrowed; no other operation has it. NULL: none yet */
         DeviceConfig *config;     /* owned; of the device to be, or with the arguments to be */
         uint32_t lost[CREATE_TRIES]; /* create: ids that were free until they were to be used */
@@ -55,8 +59,8 @@ struct Operation {
         uint64_t deadline_usec;   /* reload: CLOCK_MONOTONIC, … */
         bool (*awaited)(const Operation *op);
         OperationNext after;      /* … of what is waited for, and what is done then */
-        bool lists;               /* ListStrays: it asks control … */
-        bool awaits_list;         /* … or another one has already, whose answer is its own */
+        bool lists;               /* ListStrays … */
+        Askers list_askers;       /* … and those who came while control was at work on it */
         bool is_removal;          /* RemoveStray … */
         uint32_t stray;           /* … of this id */
         bool force;               /* RemoveStray: somebody may use it */
@@ -78,8 +82,9 @@ struct Operation {
         json_t *answer;           /* what it wrote */
 };
 
-/* -EBUSY, -E2BIG, -ECANCELED with e filled: OperationInProgress, LimitsExceeded, Cancelled. message and device may be NULL. */
-int operation_new(ManagerBus *mb, sd_bus_message *message, Device *device, Operation **ret, sd_bus_error *e);
+/* -EBUSY, -E2BIG, -ECANCELED with e filled: OperationInProgress, LimitsExceeded, Cancelled. message and device may be NULL; uid:
+ * whose message that is. */
+int operation_new(ManagerBus *mb, sd_bus_message *message, uid_t uid, Device *device, Operation **ret, sd_bus_error *e);
 Operation *operation_free(Operation *op);
 
 /* Steps. method: StartUnit, StopUnit, RestartUnit of the device's unit; then look at job_result. */

@@ -77,11 +77,12 @@ static void begin(Operation *op, bool persistent) {
 int persist_begin(ManagerBus *mb, sd_bus_message *m, Device *d, bool persistent, sd_bus_error *e) {
         Operation *op;
         int r;
+        uid_t uid;
 
-        r = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, e);
+        r = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, &uid, e);
         if (r <= 0)
                 return r < 0 ? r : 1;
-        r = operation_new(mb, m, d, &op, e);
+        r = operation_new(mb, m, uid, d, &op, e);
         if (r < 0)
                 return r;
         op->was_persistent = d->config->persistent;

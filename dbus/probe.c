@@ -58,7 +58,7 @@ int probe_begin(ManagerBus *mb) {
 
         if (mb->probe)
                 return 0;
-        r = operation_new(mb, NULL, NULL, &op, NULL);
+        r = operation_new(mb, NULL, 0, NULL, &op, NULL);
         if (r < 0)
                 return r;
         mb->probe = op;

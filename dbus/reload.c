@@ -421,14 +421,15 @@ int reload_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) 
         uint64_t trial = TRIAL_DEFAULT_USEC;
         int r, authorised;
         Operation *op;
+        uid_t uid;
 
         r = options_read_time(m, "trial-time", TRIAL_MAX_USEC, &trial, e);
         if (r < 0)
                 return r;
-        authorised = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, e);
+        authorised = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, &uid, e);
         if (authorised <= 0)
                 return authorised < 0 ? authorised : 1;
-        r = operation_new(mb, m, d, &op, e);
+        r = operation_new(mb, m, uid, d, &op, e);
         if (r < 0)
                 return r;
         op->may_any_hook = authorised == AUTHORISE_ROOT;
@@ -448,6 +449,7 @@ int reconfigure_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error
         int r, authorised;
         Operation *op;
         Action action;
+        uid_t uid;
 
         r = clone(d->config, &proposed);
         if (r >= 0)
@@ -457,10 +459,10 @@ int reconfigure_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error
         if (r < 0)
                 return r;
         action = reconfigure_action(proposed);
-        authorised = authorise(mb, m, action, d->config->name, d->config->hook, e);
+        authorised = authorise(mb, m, action, d->config->name, d->config->hook, &uid, e);
         if (authorised <= 0)
                 return authorised < 0 ? authorised : 1;
-        r = operation_new(mb, m, d, &op, e);
+        r = operation_new(mb, m, uid, d, &op, e);
         if (r < 0)
                 return r;
         op->may_any_hook = authorised == AUTHORISE_ROOT || action == ACTION_RUN_ANY_HOOK;
@@ -517,7 +519,7 @@ void reload_resume(ManagerBus *mb, Device *d) {
         needs = trial_needs(d->config);
         if (!trial_is_on(d->config, &trial) && !needs)
                 return;
-        r = operation_new(mb, NULL, d, &op, NULL);
+        r = operation_new(mb, NULL, 0, d, &op, NULL);
         if (r < 0) {
                 log_error_errno(r, "The trial of new code for device %u can't be seen to its end", d->config->id);
                 return;

@@ -134,14 +134,15 @@ static int check(ManagerBus *mb, const Device *d, sd_bus_error *e) {
 int resize_begin(ManagerBus *mb, sd_bus_message *m, Device *d, uint64_t bytes, sd_bus_error *e) {
         Operation *op;
         int r;
+        uid_t uid;
 
-        r = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, e);
+        r = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, &uid, e);
         if (r <= 0)
                 return r < 0 ? r : 1;
         r = check(mb, d, e);
         if (r < 0)
                 return r;
-        r = operation_new(mb, m, d, &op, e);
+        r = operation_new(mb, m, uid, d, &op, e);
         if (r < 0)
                 return r;
         op->size = bytes;
@@ -158,7 +159,7 @@ void resize_resume(ManagerBus *mb, Device *d) {
         if (!d->config->resizing || d->state != DEVICE_LIVE || db->resize_resumed)
                 return;
         db->resize_resumed = true; /* once: what can't be done now the next worker's start does */
-        r = operation_new(mb, NULL, d, &op, NULL);
+        r = operation_new(mb, NULL, 0, d, &op, NULL);
         if (r < 0) {
                 log_error_errno(r, "The size of device %u can't be settled", d->config->id);
                 return;

@@ -96,11 +96,12 @@ void restart_when_safe(Operation *op, void (*begin)(Operation *op)) {
 int restart_begin(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e) {
         int r, authorised;
         Operation *op;
+        uid_t uid;
 
-        authorised = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, e);
+        authorised = authorise(mb, m, ACTION_MANAGE_DEVICE, d->config->name, d->config->hook, &uid, e);
         if (authorised <= 0)
                 return authorised < 0 ? authorised : 1;
-        r = operation_new(mb, m, d, &op, e);
+        r = operation_new(mb, m, uid, d, &op, e);
         if (r < 0)
                 return r;
         op->may_any_hook = authorised == AUTHORISE_ROOT;

@@ -17,11 +17,11 @@ static int append_stray(sd_bus_message *reply, const json_t *device) {
         return why ? sd_bus_message_append(reply, "(us)", (uint32_t) id, why) : 0;
 }
 
-static int make_list(const Operation *op, sd_bus_message **ret) {
+static int make_list(const Operation *op, sd_bus_message *call, sd_bus_message **ret) {
         const json_t *devices = json_object_get(op->answer, "devices");
         int r;
 
-        r = sd_bus_message_new_method_return(op->message, ret);
+        r = sd_bus_message_new_method_return(call, ret);
         if (r >= 0)
                 r = sd_bus_message_open_container(*ret, 'a', "(us)");
         for (size_t i = 0; r >= 0 && i < json_array_size(devices); i++)
@@ -29,58 +29,60 @@ static int make_list(const Operation *op, sd_bus_message **ret) {
         return r < 0 ? r : sd_bus_message_close_container(*ret);
 }
 
-static void answer_list(Operation *op, int r) {
+static int send_list(const Operation *op, sd_bus_message *call) {
         sd_bus_message *reply = NULL;
+        int r;
 
-        if (r >= 0)
-                r = make_list(op, &reply);
+        r = make_list(op, call, &reply);
         if (r >= 0)
                 r = sd_bus_send(op->mb->bus, reply, NULL);
         sd_bus_message_unref(reply);
-        if (r < 0) {
-                operation_keep_step_error(op);
-                operation_fail(op);
-        } else
-                operation_free(op);
+        return r;
 }
 
 /* Whoever came while control was at work gets the same answer. */
 static void on_listed(Operation *op, int r) {
-        ManagerBus *mb = op->mb;
+        operation_keep_step_error(op);
+        for (size_t i = 0; i < op->list_askers.n; i++) {
+                sd_bus_message *call = op->list_askers.all[i].message;
+                int k = r < 0 ? r : send_list(op, call);
 
-        for (Operation *other = mb->operations, *next; other; other = next) {
-                next = other->next;
-                if (!other->awaits_list)
-                        continue;
-                other->answer = json_incref(op->answer);
-                (void) sd_bus_error_copy(&other->step_error, &op->step_error);
-                answer_list(other, r);
+                if (k < 0)
+                        (void) sd_bus_reply_method_errno(call, k, &op->error);
         }
-        answer_list(op, r);
+        if (r >= 0)
+                r = send_list(op, op->message);
+        if (r < 0)
+                operation_fail(op);
+        else
+                operation_free(op);
 }
 
-static bool list_runs(const ManagerBus *mb) {
-        for (const Operation *op = mb->operations; op; op = op->next)
-                if (op->lists)
-                        return true;
-        return false;
+static Operation *find_list(const ManagerBus *mb) {
+        Operation *op = mb->operations;
+
+        while (op && !op->lists)
+                op = op->next;
+        return op;
 }
 
 int strays_list_begin(ManagerBus *mb, sd_bus_message *m, sd_bus_error *e) {
-        bool runs = list_runs(mb);
         Operation *op;
+        uid_t uid;
         int r;
 
-        manager_bus_load(mb); /* a file that fits makes a device of a stray */
-        r = operation_new(mb, m, NULL, &op, e);
+        r = authorise(mb, m, ACTION_LOOK, /* name= */ "", /* hook= */ NULL, &uid, e);
+        if (r <= 0)
+                return r < 0 ? r : 1;
+        op = find_list(mb);
+        if (op)
+                return askers_add(&op->list_askers, m, uid, e);
+        r = operation_new(mb, m, uid, NULL, &op, e);
         if (r < 0)
                 return r;
-        if (runs)
-                op->awaits_list = true;
-        else {
-                op->lists = true;
-                operation_run_control(op, "list", on_listed);
-        }
+        op->lists = true;
+        manager_bus_load(mb); /* a file that fits makes a device of a stray */
+        operation_run_control(op, "list", on_listed);
         return 1;
 }
 
@@ -126,19 +128,20 @@ int strays_remove_begin(ManagerBus *mb, sd_bus_message *m, uint32_t id, bool for
         _cleanup_free_ char *name = NULL;
         Operation *op;
         int r;
+        uid_t uid;
 
         r = xasprintf(&name, "%u", id);
         if (r >= 0)
-                r = authorise(mb, m, ACTION_MANAGE_DEVICE, name, NULL, e);
+                r = authorise(mb, m, ACTION_MANAGE_DEVICE, name, NULL, &uid, e);
         if (r <= 0)
                 return r < 0 ? r : 1;
         for (op = mb->operations; op; op = op->next)
                 if (op->is_removal && op->stray == id)
                         return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "Another call is removing stray %u.", id);
-        manager_bus_load(mb);
-        r = operation_new(mb, m, NULL, &op, e);
+        r = operation_new(mb, m, uid, NULL, &op, e);
         if (r < 0)
                 return r;
+        manager_bus_load(mb);
         op->is_removal = true;
         op->stray = id;
         op->force = force;

@@ -1,33 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 #include "dbus/worker-query.h"
 
+#include "dbus/askers.h"
 #include "dbus/device-bus.h"
 #include "dbus/errors.h"
 #include "dbus/manager-bus.h"
 #include "service/log.h"
 #include "service/manager-question.h"
 
-#define ASKERS_MAX 64
-
 struct WorkerQuery {
         const Device *device; /* borrowed */
         const QueryKind *kind;
         WorkerQuery **slot;
         Question *question;
-        sd_bus_message *askers[ASKERS_MAX]; /* owned */
-        size_t n_askers;
+        Askers askers;
 };
 
 static void release(WorkerQuery *q) {
         question_free(q->question);
-        while (q->n_askers > 0)
-                sd_bus_message_unref(q->askers[--q->n_askers]);
+        askers_done(&q->askers);
         free(q);
 }
 
 static void refuse_all(WorkerQuery *q, const char *error, const char *message) {
-        for (size_t i = 0; i < q->n_askers; i++)
-                (void) sd_bus_reply_method_errorf(q->askers[i], error, "%s", message);
+        for (size_t i = 0; i < q->askers.n; i++)
+                (void) sd_bus_reply_method_errorf(q->askers.all[i].message, error, "%s", message);
 }
 
 WorkerQuery *worker_query_free(WorkerQuery *q) {
@@ -57,12 +54,13 @@ static const char *explain(int r) {
 }
 
 static void answer_all(WorkerQuery *q, const void *reply) {
-        for (size_t i = 0; i < q->n_askers; i++) {
-                int r = q->kind->answer(q->askers[i], q->device, reply);
+        for (size_t i = 0; i < q->askers.n; i++) {
+                sd_bus_message *m = q->askers.all[i].message;
+                int r = q->kind->answer(m, q->device, reply);
 
                 if (r < 0) {
-                        log_warning("The answer to %s could not be sent: %s", sd_bus_message_get_sender(q->askers[i]), strerror(-r));
-                        (void) sd_bus_reply_method_errno(q->askers[i], r, NULL);
+                        log_warning("The answer to %s could not be sent: %s", sd_bus_message_get_sender(m), strerror(-r));
+                        (void) sd_bus_reply_method_errno(m, r, NULL);
                 }
         }
 }
@@ -83,22 +81,17 @@ static void on_reply(void *userdata, int r, const void *reply, size_t size) {
         release(q);
 }
 
-static int join(WorkerQuery *q, sd_bus_message *m, sd_bus_error *e) {
-        if (q->n_askers >= ASKERS_MAX)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_LIMITS_EXCEEDED,
-                                         "%d calls wait for the answer of this device's worker, which is the most; try again later.",
-                                         ASKERS_MAX);
-        q->askers[q->n_askers++] = sd_bus_message_ref(m);
-        return 1;
-}
-
 int worker_query_begin(DeviceBus *db, const QueryKind *kind, WorkerQuery **slot, sd_bus_message *m, sd_bus_error *e) {
         const Device *d = db->device;
         WorkerQuery *q;
+        uid_t uid;
         int r;
 
+        r = authorise(db->mb, m, ACTION_LOOK, /* name= */ "", /* hook= */ NULL, &uid, e);
+        if (r <= 0)
+                return r < 0 ? r : 1;
         if (*slot)
-                return join(*slot, m, e);
+                return askers_add(&(*slot)->askers, m, uid, e);
         q = calloc(1, sizeof(WorkerQuery));
         if (!q)
                 return -ENOMEM;
@@ -114,5 +107,5 @@ int worker_query_begin(DeviceBus *db, const QueryKind *kind, WorkerQuery **slot,
                 return r < 0 ? r : 1;
         }
         *slot = q;
-        return join(q, m, e);
+        return askers_add(&q->askers, m, uid, e);
 }

@@ -3,7 +3,7 @@
 /* Who may change anything: a manager that takes nobody here for root, with and without a polkit to ask. */
 
 #include "bus-fixture.h"
-#include "dbus/authorise.h"
+#include "dbus/operation.h"
 
 #include <sys/stat.h>
 
@@ -293,6 +293,88 @@ static void test_many(Fixture *f, gconstpointer data) {
         g_assert_cmpint(create(f), >=, 0);
 }
 
+/* Begins as many creations as a user may have at work, and waits until they are. */
+static void begin_creations(Fixture *f, Fixture *user, unsigned number, char *results[static OPERATIONS_MAX_PER_USER]) {
+        unsigned n = 0;
+
+        for (unsigned i = 0; i < OPERATIONS_MAX_PER_USER; i++) {
+                g_autofree char *name = g_strdup_printf("d%u-%u", number, i);
+
+                fixture_begin(user, &results[i], "CreateDevice", "ssa{sv}", name, "slow", 0);
+        }
+        while (n < OPERATIONS_MAX_PER_USER) {
+                g_autofree char *calls = fixture_calls(f);
+
+                for (const char *p = calls; (p = strstr(p, "StartUnit ublk-ruby-device@")); p++)
+                        n++;
+                g_usleep(1000);
+        }
+}
+
+static void end_creations(Fixture *f, char *results[static OPERATIONS_MAX_PER_USER]) {
+        for (unsigned i = 0; i < OPERATIONS_MAX_PER_USER; i++) {
+                g_assert_cmpstr(fixture_end(f, &results[i]), ==, "ok");
+                g_free(results[i]);
+        }
+}
+
+static void assert_limited(Fixture *f, const char *part) {
+        fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "more", "slow", 0), LIMITS, part);
+}
+
+static void test_operations(Fixture *f, gconstpointer data) {
+        char *results[OPERATIONS_MAX_PER_USER] = {};
+
+        (void) data;
+        be_nobody_with_polkit(f);
+        fixture_write(f, "polkit-create-device", "yes");
+        fixture_write(f, "hold", "");
+        begin_creations(f, f, 0, results);
+        assert_limited(f, "16 calls of user id ");
+        fixture_unlink(f, "hold");
+        end_creations(f, results);
+}
+
+/* The same bus, as another user, whom the bus must know. */
+static void connect_as(const Fixture *f, uid_t uid, Fixture *ret) {
+        *ret = (Fixture) { .root = f->root };
+        g_assert_cmpint(seteuid(uid), ==, 0);
+        g_assert_cmpint(sd_bus_open_system(&ret->bus), >=, 0);
+        g_assert_cmpint(seteuid(0), ==, 0);
+}
+
+/* All others together don't keep root out. */
+static void test_operations_of_users(Fixture *f, gconstpointer data) {
+        enum { USERS = OPERATIONS_MAX / OPERATIONS_MAX_PER_USER };
+        char *results[USERS][OPERATIONS_MAX_PER_USER] = {};
+        Fixture users[USERS + 1];
+
+        (void) data;
+        if (getuid() != 0) {
+                g_test_skip("Only root can be several users.");
+                return;
+        }
+        fixture_start_polkit(f);
+        fixture_write(f, "polkit-create-device", "yes");
+        fixture_write(f, "hold", "");
+        for (unsigned i = 0; i <= USERS; i++)
+                connect_as(f, 1 + i, &users[i]);
+        for (unsigned i = 0; i < USERS; i++) {
+                begin_creations(f, &users[i], i, results[i]);
+                assert_limited(&users[i], "16 calls of user id ");
+        }
+        assert_limited(&users[USERS], "64 calls of other users than root");
+        g_free(fixture_create(f, "disk0", "memory"));
+        g_assert_cmpstr(f->error.name, ==, NULL);
+        fixture_unlink(f, "hold");
+        for (unsigned i = 0; i < USERS; i++)
+                end_creations(&users[i], results[i]);
+        for (unsigned i = 0; i <= USERS; i++) {
+                sd_bus_error_free(&users[i].error);
+                sd_bus_flush_close_unref(users[i].bus);
+        }
+}
+
 static void test_stopped(Fixture *f, gconstpointer data) {
         g_autofree char *result = NULL;
 
@@ -322,6 +404,8 @@ int main(int argc, char **argv) {
         fixture_add("/bus/polkit/vanishes", test_vanishes);
         fixture_add("/bus/polkit/changes", test_changes);
         fixture_add("/bus/polkit/many", test_many);
+        fixture_add("/bus/polkit/operations", test_operations);
+        fixture_add("/bus/polkit/operations-of-users", test_operations_of_users);
         fixture_add("/bus/polkit/stopped", test_stopped);
         return g_test_run();
 }

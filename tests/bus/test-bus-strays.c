@@ -3,6 +3,7 @@
 /* ListStrays and RemoveStray: what control says, and what is done about a unit that still serves one. */
 
 #include "bus-fixture.h"
+#include "dbus/askers.h"
 
 #define INVALID_ARGS "org.freedesktop.DBus.Error.InvalidArgs"
 
@@ -58,6 +59,28 @@ static void test_list_together(Fixture *f, gconstpointer data) {
         fixture_assert_error(f, remove_stray(f, 3), "org.freedesktop.DBus.Error.AccessDenied", "root");
 }
 
+/* Those who wait for a list keep nobody from anything else, and are not more than so many. */
+static void test_list_crowd(Fixture *f, gconstpointer data) {
+        char *results[ASKERS_MAX_PER_USER + 7] = {};
+        unsigned limited = 0;
+
+        (void) data;
+        fixture_write(f, "slow-list", "");
+        fixture_write(f, "hold", "");
+        for (size_t i = 0; i < ELEMENTSOF(results); i++)
+                fixture_begin(f, &results[i], "ListStrays", "");
+        g_free(fixture_create(f, "disk0", "memory"));
+        g_assert_cmpstr(f->error.name, ==, NULL);
+        fixture_unlink(f, "hold");
+        for (size_t i = 0; i < ELEMENTSOF(results); i++) {
+                limited += streq(fixture_end(f, &results[i]), "org.freedesktop.DBus.Error.LimitsExceeded");
+                g_free(results[i]);
+        }
+        g_assert_cmpuint(limited, ==, 6); /* the first one is what the others wait for */
+        fixture_unlink(f, "slow-list");
+        assert_strays(f, "");
+}
+
 static void test_remove(Fixture *f, gconstpointer data) {
         g_autofree char *calls = NULL, *more = NULL, *forced = NULL;
 
@@ -105,6 +128,7 @@ int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         fixture_add("/bus/strays/list", test_list);
         fixture_add("/bus/strays/list-together", test_list_together);
+        fixture_add("/bus/strays/list-crowd", test_list_crowd);
         fixture_add("/bus/strays/remove", test_remove);
         fixture_add("/bus/strays/refused", test_refused);
         return g_test_run();
