@@ -123,9 +123,11 @@ static int show_report(Ctl *c, const char *name, sd_bus_message *reply) {
                 return status;
         }
         geometry = json_object_get(report, "geometry");
-        if (message)
-                fprintf(stderr, "ublkctl: %s: %s\n", name, message);
-        else if (!geometry)
+        if (message) {
+                _cleanup_free_ char *visible = ctl_visible(message, /* keep_lines= */ true);
+
+                fprintf(stderr, "ublkctl: %s: %s\n", name, visible ? visible : "?");
+        } else if (!geometry)
                 printf("%s: the hook loads; what disk it makes can't be told before it has its unit.\n", name);
         else {
                 format_size((uint64_t) json_integer_value(json_object_get(geometry, "size")), size);

@@ -19,7 +19,11 @@
 #define DESCRIBE_TIMEOUT 10
 
 static void offer(const char *candidate, const char *why) {
-        printf("%s%s%s\n", candidate, why && *why ? "\t" : "", why ? why : "");
+        _cleanup_free_ char *shown = ctl_visible(candidate, /* keep_lines= */ false),
+                            *explained = why ? ctl_visible(why, /* keep_lines= */ false) : NULL;
+
+        if (shown)
+                printf("%s%s%s\n", shown, explained && *explained ? "\t" : "", explained ? explained : "");
 }
 
 /* The answer to a call of the manager, with up to one argument. A service that is down is not started for this. */

@@ -21,10 +21,10 @@ static const char *name_of(const Monitor *m, const char *path) {
 }
 
 static void print_value(const json_t *value) {
-        char *text = json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
+        _cleanup_free_ char *text = json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
+        _cleanup_free_ char *visible = text ? ctl_visible(text, /* keep_lines= */ false) : NULL;
 
-        fputs(text ? text : "?", stdout);
-        free(text);
+        fputs(visible ? visible : "?", stdout);
 }
 
 static void print_time(void) {

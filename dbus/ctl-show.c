@@ -100,6 +100,7 @@ int ctl_list(Ctl *c, int argc, char **argv) {
         if (c->json != JSON_OFF)
                 ctl_print_json(c, devices);
         else {
+                ctl_make_visible(devices);
                 print_devices(c, devices);
                 json_decref(devices);
         }
@@ -127,17 +128,20 @@ static void print_arguments(const json_t *arguments) {
         }
 }
 
-static void print_device(const Ctl *c, const json_t *d) {
-        const char *state = text_of(d, "State"), *error = text_of(d, "LastError");
+static void print_device(const Ctl *c, json_t *d) {
+        _cleanup_free_ char *error = ctl_visible(text_of(d, "LastError"), /* keep_lines= */ true);
+        const char *state;
         char size[16], io[16];
 
+        ctl_make_visible(d);
+        state = text_of(d, "State");
         format_size(number_of(d, "Size"), size);
         format_size(number_of(d, "MaxIOSize"), io);
         printf("%s%s%s %s - %s\n", ctl_colour_of_state(c, state), c->colour ? "●" : "*", ctl_colour_off(c), text_of(d, "Name"),
                text_of(d, "Node"));
         printf("%14s: %s%s%s\n", "State", ctl_colour_of_state(c, state), state, ctl_colour_off(c));
         print_time("Since", number_of(d, "StateChangeTimestamp"));
-        if (*error)
+        if (error && *error)
                 printf("%14s: %s\n", "Last Error", error);
         printf("%14s: %s\n", "Hook", text_of(d, "Hook"));
         print_arguments(json_object_get(d, "Arguments"));
@@ -207,6 +211,8 @@ static int status_service(Ctl *c) {
                 ctl_print_json(c, service);
                 return status;
         }
+        ctl_make_visible(service);
+        ctl_make_visible(devices);
         printf("%14s: ublk-ruby %s\n", "Service", text_of(service, "Version"));
         printf("%14s: Linux %s, %s\n", "Kernel", text_of(service, "KernelRelease"),
                json_is_true(json_object_get(service, "Supported")) ? "supported" : "not supported");
@@ -306,6 +312,7 @@ int ctl_probe(Ctl *c, int argc, char **argv) {
                                             text_of(service, "KernelRelease"), "reason", text_of(service, "UnsupportedReason"),
                                             "features", list));
         else {
+                ctl_make_visible(service);
                 printf("Linux %s: %s\n", text_of(service, "KernelRelease"), supported ? "supported" : "not supported");
                 if (!supported)
                         printf("%s\n", text_of(service, "UnsupportedReason"));

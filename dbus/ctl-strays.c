@@ -80,6 +80,7 @@ int ctl_strays(Ctl *c, int argc, char **argv) {
         if (c->json != JSON_OFF)
                 ctl_print_json(c, strays);
         else {
+                ctl_make_visible(strays);
                 print_strays(c, strays);
                 json_decref(strays);
         }

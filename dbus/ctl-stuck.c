@@ -112,6 +112,7 @@ int ctl_stuck(Ctl *c, int argc, char **argv) {
         if (c->json != JSON_OFF)
                 ctl_print_json(c, list);
         else {
+                ctl_make_visible(list);
                 if (r >= 0 || json_array_size(list) > 0)
                         print_requests(c, list);
                 json_decref(list);

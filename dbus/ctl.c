@@ -49,10 +49,65 @@ static const char *remedy_of(const char *error) {
         return NULL;
 }
 
+/* How many bytes the UTF-8 character has that s begins with; 0: it begins with none. */
+static size_t character_size(const unsigned char *s) {
+        size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+
+        for (size_t i = 1; i < n; i++)
+                if ((s[i] & 0xc0) != 0x80)
+                        return 0;
+        return n;
+}
+
+char *ctl_visible(const char *text, bool keep_lines) {
+        char *visible = NULL;
+        size_t size, n;
+        FILE *f = open_memstream(&visible, &size);
+
+        if (!f)
+                return NULL;
+        for (const unsigned char *s = (const unsigned char *) text; *s; s += n) {
+                bool is_second = s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0; /* U+0080 to U+009F */
+
+                n = character_size(s);
+                if (n == 0 || s[0] == 0x7f || (s[0] < ' ' && !(keep_lines && s[0] == '\n')) || is_second) {
+                        fprintf(f, "\\x%02x", is_second ? s[1] : s[0]);
+                        n = n > 0 ? n : 1;
+                } else
+                        (void) fwrite(s, 1, n, f);
+        }
+        if (fclose(f) != 0) {
+                free(visible);
+                return NULL;
+        }
+        return visible;
+}
+
+static void make_string_visible(json_t *j) {
+        _cleanup_free_ char *text = ctl_visible(json_string_value(j), /* keep_lines= */ false);
+
+        (void) json_string_set(j, text ? text : "?");
+}
+
+void ctl_make_visible(json_t *j) {
+        json_t *value;
+        const char *key;
+        size_t i;
+
+        if (json_is_string(j))
+                make_string_visible(j);
+        json_array_foreach(j, i, value)
+                ctl_make_visible(value);
+        json_object_foreach(j, key, value)
+                ctl_make_visible(value);
+}
+
 static int report(const char *what, int r, const sd_bus_error *e) {
+        _cleanup_free_ char *shown = ctl_visible(what, /* keep_lines= */ false),
+                            *message = ctl_visible(e && e->message ? e->message : strerror(-r), /* keep_lines= */ true);
         const char *remedy = remedy_of(e ? e->name : NULL);
 
-        fprintf(stderr, "ublkctl: %s: %s\n", what, e && e->message ? e->message : strerror(-r));
+        fprintf(stderr, "ublkctl: %s: %s\n", shown ? shown : "?", message ? message : "?");
         if (remedy)
                 fprintf(stderr, "%s\n", remedy);
         return r;

@@ -103,6 +103,14 @@ json_t *ctl_list_devices(Ctl *c, const char *what);
 
 /* The message's next complete value. */
 int json_from_message(sd_bus_message *m, json_t **ret);
+/*
+ * Others' text, such as a hook's message or a process's name, as a terminal may have it: each character that the terminal would act
+ * on, and each byte that is no part of one, is written out, as in "\x1b". keep_lines: but for newlines. Owned by the caller; NULL: out of
+ * memory. JSON has escapes of its own.
+ */
+char *ctl_visible(const char *text, bool keep_lines);
+/* The same of all strings that are in j, without lines. */
+void ctl_make_visible(json_t *j);
 /* Takes j. */
 void ctl_print_json(const Ctl *c, json_t *j);
 

@@ -67,7 +67,7 @@ static void put_worker(Fixture *f) {
         put_program(f, "worker",
                     "#!/bin/sh\n"
                     "[ \"$*\" = '--describe --json=short -- memory' ] || exit 1\n"
-                    "echo '{\"schema\":{\"options\":[{\"name\":\"size\",\"type\":\"bytes\",\"required\":true,\"doc\":\"of it\"},"
+                    "printf '%s\\n' '{\"schema\":{\"options\":[{\"name\":\"size\",\"type\":\"bytes\",\"required\":true,\"doc\":\"of\\u009b it\"},"
                     "{\"name\":\"fast\",\"type\":\"bool\",\"required\":false,\"doc\":null}]}}'\n");
         g_setenv("UBLK_RUBY_WORKER", worker, TRUE);
 }
@@ -88,7 +88,7 @@ static void test_complete(Fixture *f, gconstpointer data) {
         check_equal("--complete logs disk0 ''", "");
         check_equal("--complete create ''", "");
         check("--complete create x ''", "memory\t");
-        check("--complete create x memory ''", "size=\tbytes, required: of it\nfast=\tbool\nqueues=\tof the service\n");
+        check("--complete create x memory ''", "size=\tbytes, required: of\\x9b it\nfast=\tbool\nqueues=\tof the service\n");
         check("--complete create x memory size=1 ''", "read-only=\t");
         check_equal("--complete create x memory fast=", "fast=yes\nfast=no\n");
         check_equal("--complete create x memory mlock=n", "mlock=yes\nmlock=no\n");
@@ -213,6 +213,8 @@ static void test_monitor(Fixture *f, gconstpointer data) {
         await_line(&plain, " disk0 added Name=disk0 Node=/dev/ublkb0 Hook=memory State=live");
         fixture_set_unit(f, UNIT, "failed", "failed", "exit-code", "");
         await_line(&plain, " disk0 changed State=failed");
+        fixture_set_unit(f, UNIT, "failed", "failed", "exit-code", "{\"kind\":\"hook\",\"message\":\"a\\u001b\\u009b\\nb\"}");
+        await_line(&plain, " disk0 changed LastError=a\\x1b\\x9b\\x0ab\n");
         await_line(&json, "\"device\":\"disk0\",\"path\":\"/org/ublk/device/0\",\"event\":\"changed\",\"values\":{\"State\":\"failed\"");
         g_assert_cmpint(fixture_call(f, NULL, "DeleteDevice", NULL, "sa{sv}", "disk0", 0), >=, 0);
         await_line(&plain, " disk0 removed");

@@ -122,6 +122,47 @@ static void test_strays(Fixture *f, gconstpointer data) {
         ublkctl("list --remove=3", 2, "are for strays");
 }
 
+#define VISIBLE "a\\x1b[2Jb\\x7f\\x9bc\\x0d"
+
+static void assert_tame(const char *text, const char *part) {
+        for (const char *p = text; *p; p++)
+                g_assert_true(*p == '\n' || ((unsigned char) *p >= ' ' && *p != 0x7f && strncmp(p, "\xc2\x9b", 2) != 0));
+        if (!strstr(text, part))
+                g_error("no \"%s\" in:\n%s", part, text);
+}
+
+static void check_tame(const char *arguments, int status, const char *part) {
+        g_autofree char *out = ublkctl_output(arguments, status), *err = ublkctl_errors(arguments, status);
+
+        assert_tame(status == 1 ? err : out, part);
+}
+
+/* What others could have a terminal do is shown and not done. */
+static void test_terminal(Fixture *f, gconstpointer data) {
+        json_t *device;
+
+        (void) data;
+        g_assert_cmpint(fixture_create_option(f, "disk0", "memory", "label", "s", "a\033[2Jb\x7f\xc2\x9b" "c\r\nx\xc3\xa9"), >=, 0);
+        check_tame("status disk0", 0, "label=" VISIBLE "\\x0ax\xc3\xa9\n");
+        device = ublkctl_json("--json=short status disk0", 0);
+        g_assert_cmpstr(json_string_value(json_object_get(json_object_get(device, "Arguments"), "label")), ==,
+                        "a\033[2Jb\x7f\xc2\x9b" "c\r\nx\xc3\xa9");
+        json_decref(device);
+        fixture_write(f, "holders-0", "[{\"kind\":\"process\",\"pid\":7,\"comm\":\"a\\u001b[2Jb\\u007f\\u009bc\\r\"}]");
+        check_tame("delete disk0", 1, "(" VISIBLE ")");
+        fixture_write(f, "stuck-0", "read 0 512 61000000 a\xc2\x9b.rb:1\n");
+        check_tame("stuck", 3, "from a\\x9b.rb:1\n");
+        fixture_write(f, "list", "[{\"id\":3,\"stray\":\"a\\u001b[2Jb\\u007f\\u009bc\\r\"}]");
+        check_tame("strays", 0, "   3 " VISIBLE "\n");
+        fixture_set_unit(f, UNIT, "failed", "failed", "exit-code",
+                         "{\"kind\":\"hook\",\"class\":\"IOError\",\"message\":\"a\\u001b[2Jb\\u007f\\u009bc\\r\\nline 2\"}");
+        fixture_wait_state(f, "/org/ublk/device/0", "failed");
+        check_tame("status disk0", 3, VISIBLE "\nline 2");
+        fixture_write(f, "check-hook",
+                      "{\"error\":5,\"failure\":{\"kind\":\"hook\",\"errno\":5,\"message\":\"a\\u001b[2Jb\\u007f\\u009bc\\r\"}}");
+        check_tame("create --dry-run disk1 memory", 1, VISIBLE);
+}
+
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         fixture_add("/bus/ublkctl/round", test_round);
@@ -131,5 +172,6 @@ int main(int argc, char **argv) {
         fixture_add("/bus/ublkctl/usage", test_usage);
         fixture_add("/bus/ublkctl/errors", test_errors);
         fixture_add("/bus/ublkctl/probe", test_probe);
+        fixture_add("/bus/ublkctl/terminal", test_terminal);
         return g_test_run();
 }
