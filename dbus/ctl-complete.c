@@ -87,7 +87,7 @@ static __attribute__((noreturn)) void describe(Ctl *c, const char *hook, int fd)
         _exit(ctl_describe(c, 2, words));
 }
 
-/* What the hook's schema says, or NULL. */
+/* What the hook's schema says, or NULL, as it is where root completes a line and somebody else can have written the hook. */
 static json_t *describe_hook(Ctl *c, const char *hook) {
         _cleanup_fclose_ FILE *f = NULL;
         json_t *description = NULL;

@@ -49,6 +49,7 @@ static void help(void) {
              "     --force                      With --remove: even if something uses it, which then sees errors\n"
              "     --seed=N --seconds=N --gc-stress --in-place --time=N\n"
              "                                  Of check; see ublkctl(1)\n"
+             "     --any-hook                   Of check and describe, as root: even a hook that others can have written\n"
              "\n"
              "A DEVICE is a name, an id, or a node: disk0, 0, /dev/ublkb0.\n"
              "\n"
@@ -143,6 +144,7 @@ static const struct option options[] = {
         { "time", required_argument, NULL, ARG_FORWARD },
         { "gc-stress", no_argument, NULL, ARG_FORWARD },
         { "in-place", no_argument, NULL, ARG_FORWARD },
+        { "any-hook", no_argument, NULL, ARG_FORWARD },
         {},
 };
 

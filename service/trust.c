@@ -58,9 +58,11 @@ static int check_one(const Walk *w, const char *what, const struct stat *st) {
                 return refuse(say(w, shown, "belongs to user id %u, who could change it: chown %sroot %s", st->st_uid,
                                   S_ISLNK(st->st_mode) ? "-h " : "", shown));
         /* Everybody may do everything with a link, which means nothing. */
-        if (!S_ISLNK(st->st_mode) && (st->st_mode & 022) != 0)
-                return refuse(say(w, shown, "can be written to by others than root (mode %04o): chmod go-w %s", st->st_mode & 07777, shown));
-        return 0;
+        if (S_ISLNK(st->st_mode) || (st->st_mode & 022) == 0)
+                return 0;
+        if (S_ISDIR(st->st_mode) && (st->st_mode & S_ISVTX) != 0) /* /tmp, which has to be as it is */
+                return refuse(say(w, shown, "can be written to by others than root (mode %04o): have the file elsewhere", st->st_mode & 07777));
+        return refuse(say(w, shown, "can be written to by others than root (mode %04o): chmod go-w %s", st->st_mode & 07777, shown));
 }
 
 static int append(char *path, const char *name) {

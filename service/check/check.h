@@ -33,6 +33,7 @@ typedef struct CheckOptions {
         bool describe;
         bool gc_stress;
         bool in_place;
+        bool any_hook;           /* as root: one that others can have written, too */
         CheckJson json;
 } CheckOptions;
 

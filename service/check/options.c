@@ -4,6 +4,7 @@
 #include "service/hookdir.h"
 #include "service/log.h"
 #include "service/name.h"
+#include "service/trust.h"
 
 #include <getopt.h>
 #include <limits.h>
@@ -31,6 +32,7 @@ static void help(void) {
                "     --seconds=N     Spend so long on random requests\n"
                "     --gc-stress     Collect garbage at every allocation (slow)\n"
                "     --in-place      Make no copies: OVERWRITES what the arguments name\n"
+               "     --any-hook      As root: even one that others than root can have written\n"
                "     --time=N        Measure requests of 4 KiB instead, the median of N rounds\n"
                "     --json[=short|pretty]\n"
                "                     Print JSON\n"
@@ -46,23 +48,33 @@ static uint64_t random_seed(void) {
         return seed;
 }
 
-/* A path, or a name that is looked up as the service does. */
-static int find_hook(CheckOptions *o, const char *hook) {
-        size_t n = strlen(hook);
-        const char *base = strrchr(hook, '/');
+/* Root runs the code of nobody else, least of all by the way, as a shell does that completes a line. */
+static bool needs_trust(const CheckOptions *o) {
+        return geteuid() == 0 && !o->any_hook;
+}
+
+static int find_by_name(CheckOptions *o, const char *hook, char **ret_message) {
         HookDirectories directories;
         int r;
 
-        if (!base && !(n > 3 && streq(hook + n - 3, ".rb"))) {
-                r = xstrdup(hook, &o->hook);
-                if (r >= 0)
-                        r = hook_directories_init(&directories, /* use_environment= */ true);
-                if (r < 0)
-                        return r;
-                r = hook_directories_find(&directories, hook, &o->path);
-                hook_directories_done(&directories);
+        r = xstrdup(hook, &o->hook);
+        if (r >= 0)
+                r = hook_directories_init(&directories, /* use_environment= */ true);
+        if (r < 0)
                 return r;
-        }
+        r = needs_trust(o) ? hook_directories_resolve(&directories, hook, &o->path, ret_message)
+                           : hook_directories_find(&directories, hook, &o->path);
+        hook_directories_done(&directories);
+        return r;
+}
+
+/* A path, or a name that is looked up as the service does. */
+static int find_hook(CheckOptions *o, const char *hook, char **ret_message) {
+        size_t n = strlen(hook);
+        const char *base = strrchr(hook, '/');
+
+        if (!base && !(n > 3 && streq(hook + n - 3, ".rb")))
+                return find_by_name(o, hook, ret_message);
 
         o->path = realpath(hook, NULL);
         if (!o->path)
@@ -70,7 +82,17 @@ static int find_hook(CheckOptions *o, const char *hook) {
         base = base ? base + 1 : hook;
         n = strlen(base);
         o->hook = strndup(base, n > 3 && streq(base + n - 3, ".rb") ? n - 3 : n);
-        return o->hook ? 0 : -ENOMEM;
+        if (!o->hook)
+                return -ENOMEM;
+        return needs_trust(o) ? trust_check(o->path, /* base= */ NULL, ret_message) : 0;
+}
+
+static void explain_no_hook(const char *hook, int r, const char *message) {
+        if (r == -EPERM && message)
+                log_error("As root \"%s\" is not run: %s. Or run this as an ordinary user; or, if you know the code, with --any-hook.", hook,
+                          message);
+        else
+                log_error("There is no hook \"%s\": %s. It is a name in the hook directories, or the path of a script.", hook, strerror(-r));
 }
 
 /* Options of the service that could be on the same line of `ublkctl create`. 1: it is one; 0: the hook's. */
@@ -156,7 +178,7 @@ static int parse_json(CheckOptions *o, const char *mode) {
         return 0;
 }
 
-enum { ARG_CHECK = 256, ARG_DESCRIBE, ARG_SEED, ARG_SECONDS, ARG_GC_STRESS, ARG_IN_PLACE, ARG_TIME, ARG_JSON };
+enum { ARG_CHECK = 256, ARG_DESCRIBE, ARG_SEED, ARG_SECONDS, ARG_GC_STRESS, ARG_IN_PLACE, ARG_ANY_HOOK, ARG_TIME, ARG_JSON };
 
 static int take_option(CheckOptions *o, int c) {
         uint64_t number = 0;
@@ -185,6 +207,9 @@ static int take_option(CheckOptions *o, int c) {
         case ARG_IN_PLACE:
                 o->in_place = true;
                 break;
+        case ARG_ANY_HOOK:
+                o->any_hook = true;
+                break;
         case ARG_JSON:
                 r = parse_json(o, optarg);
                 break;
@@ -202,11 +227,13 @@ int check_options_parse(int argc, char *argv[], CheckOptions *ret) {
                 { "seconds", required_argument, NULL, ARG_SECONDS },
                 { "gc-stress", no_argument, NULL, ARG_GC_STRESS },
                 { "in-place", no_argument, NULL, ARG_IN_PLACE },
+                { "any-hook", no_argument, NULL, ARG_ANY_HOOK },
                 { "time", required_argument, NULL, ARG_TIME },
                 { "json", optional_argument, NULL, ARG_JSON },
                 { "help", no_argument, NULL, 'h' },
                 { 0 },
         };
+        _cleanup_free_ char *message = NULL;
         int c, r;
 
         *ret = (CheckOptions) { .max_io_size = CONFIG_DEFAULT_MAX_IO_SIZE, .seed = random_seed(), .hook_timeout_usec = CHECK_DEFAULT_TIMEOUT_USEC };
@@ -224,10 +251,9 @@ int check_options_parse(int argc, char *argv[], CheckOptions *ret) {
         }
         if (take_arguments(ret, argv + optind + 1, argc - optind - 1) < 0)
                 return -EINVAL;
-        r = find_hook(ret, argv[optind]);
+        r = find_hook(ret, argv[optind], &message);
         if (r < 0) {
-                log_error("There is no hook \"%s\": %s. It is a name in the hook directories, or the path of a script.", argv[optind],
-                          strerror(-r));
+                explain_no_hook(argv[optind], r, message);
                 return -EINVAL;
         }
         return 1;

@@ -45,9 +45,10 @@ class Bench
     end
   end
 
-  # [status, stdout, stderr]
-  def run(*words, program: WORKER, extra: {})
-    out, err, status = Open3.capture3({ "TMPDIR" => @temporary }.merge(extra), program, *words.map(&:to_s))
+  # [status, stdout, stderr]. any_hook: also where root runs this, and others may write to what is above the clone.
+  def run(*words, program: WORKER, extra: {}, any_hook: true)
+    words.unshift("--any-hook") if any_hook
+    out, err, status = Open3.capture3({ "TMPDIR" => @temporary }.merge(extra), *program, *words.map(&:to_s))
     [status.exitstatus, out, err]
   end
 
@@ -229,7 +230,7 @@ end
 def test_interrupt(bench)
   bench.test("SIGINT ends it, and nothing is left") do
     Dir.mktmpdir do |temporary|
-      Open3.popen3({ "TMPDIR" => temporary }, WORKER, "--check", "--seconds=40", "file", "path=#{bench.image}") do |_, out, _, thread|
+      Open3.popen3({ "TMPDIR" => temporary }, WORKER, "--check", "--any-hook", "--seconds=40", "file", "path=#{bench.image}") do |_, out, _, thread|
         nil until out.gets.include?("write-zeroes:")
         raise "no copies?" if Dir.empty?(temporary)
 
@@ -268,6 +269,42 @@ def test_options(bench)
   end
 end
 
+# How to run something as root, or what takes itself for root and has nobody's files trusted; nil if that can't be had.
+def as_root
+  return [] if Process.euid.zero?
+
+  %w[unshare --user --map-root-user].then { |words| words if system(*words, "true", err: File::NULL) }
+end
+
+# What root runs nobody else can have written; to complete a line it is run by the way.
+def test_trust(bench)
+  hook = write_hook(bench, "theirs", <<~RUBY)
+    File.write("#{bench.directory}/ran", "")
+    require "#{ROOT}/hooks/stock/memory"
+    class Theirs < MemoryDisk; end
+  RUBY
+  File.chown(1, nil, hook) if Process.euid.zero?
+  bench.test("root does not run a hook that others can have written, unless it is told to") do
+    next unless (root = as_root)
+
+    ran = -> { File.exist?("#{bench.directory}/ran") }
+    %w[--describe --check].each do |verb|
+      status, out, err = bench.run(verb, hook, "size=1M", program: [*root, WORKER], any_hook: false)
+      bench.expect([2, true, false], [status, (out + err).include?("with --any-hook"), ran.call])
+    end
+    if root.empty? # else the file is the caller's own even so
+      extra = { "UBLK_RUBY_HOOK_PATH" => File.dirname(hook) }
+      status, = bench.run("--describe", "theirs", any_hook: false, extra: extra)
+      bench.expect([2, false], [status, ran.call])
+    end
+    extra = { "UBLK_RUBY_WORKER" => WORKER }
+    status, out, = bench.run("--complete", "create", "x", hook, "", program: [*root, UBLKCTL], any_hook: false, extra: extra)
+    bench.expect([0, false, true, false], [status, out.match?(/^size=/), out.match?(/^queues=/), ran.call])
+    status, = bench.run("--describe", hook, "size=1M", program: [*root, WORKER])
+    bench.expect([0, true], [status, ran.call])
+  end
+end
+
 def test_ublkctl(bench)
   extra = { "UBLK_RUBY_WORKER" => WORKER }
   bench.test("ublkctl describe") do
@@ -296,6 +333,7 @@ Dir.mktmpdir("check") do |directory|
   test_network(bench)
   test_secret(bench)
   test_options(bench)
+  test_trust(bench)
   test_ublkctl(bench)
   bench.go
 end

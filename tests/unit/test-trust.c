@@ -68,8 +68,10 @@ static void test_mode(Tree *t, gconstpointer data) {
         }
         g_assert_cmpint(chmod(t->file, 0600), ==, 0);
         assert_check(t, t->file, 0, NULL, NULL);
-        g_assert_cmpint(chmod(t->dir, 01777), ==, 0);
+        g_assert_cmpint(chmod(t->dir, 0777), ==, 0);
         assert_check(t, t->file, -EPERM, "chmod go-w", t->dir);
+        g_assert_cmpint(chmod(t->dir, 01777), ==, 0);
+        assert_check(t, t->file, -EPERM, "elsewhere", t->dir);
 }
 
 /* What is above the base is not looked at; without one it is. */
