@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/needs.h"
 
+#include "service/mounts.h"
 #include "service/paths.h"
 #include "service/secret.h"
-
-#include <sys/stat.h>
 
 const char *need_secret(const char *need, bool *ret_wanted) {
         static const char wanted[] = "secret:", loaded[] = "loaded:";
@@ -58,32 +57,16 @@ static bool is_path(const Argument *a) {
         return true;
 }
 
-/* What does not exist yet is where the directory above it is; what can't be looked at may be anywhere. */
-static bool is_elsewhere(const char *path, dev_t root) {
-        _cleanup_free_ char *copy = strdup(path);
-        struct stat st;
-
-        while (copy && stat(copy, &st) < 0) {
-                char *slash = strrchr(copy, '/');
-
-                if (errno != ENOENT)
-                        return true;
-                if (!slash || slash == copy)
-                        return false;
-                *slash = 0;
-        }
-        return !copy || st.st_dev != root;
-}
-
 bool needs_mounts(const DeviceConfig *c) {
-        struct stat root;
+        bool found = false;
+        Mounts m;
 
-        if (stat("/", &root) < 0)
+        if (mounts_read(&m) < 0)
                 return true;
-        for (size_t i = 0; i < c->n_arguments; i++)
-                if (is_path(&c->arguments[i]) && is_elsewhere(c->arguments[i].value, root.st_dev))
-                        return true;
-        return false;
+        for (size_t i = 0; i < c->n_arguments && !found; i++)
+                found = is_path(&c->arguments[i]) && mounts_is_elsewhere(&m, c->arguments[i].value);
+        mounts_done(&m);
+        return found;
 }
 
 static void put_mounts(FILE *f, const DeviceConfig *c) {

@@ -24,7 +24,7 @@ bool needs_any(const DeviceConfig *c);
 
 /* Whether an argument is the path of something that lies on another file system than /. All such arguments get into the drop-in, as
  * RequiresMountsFor=, so that the disk comes after that mount at boot, and goes before it at shutdown. Here no worker has to
- * find anything out: to a string that begins with a slash and is no path only / has to be mounted. */
+ * find anything out: to a string that begins with a slash and is no path only / has to be mounted. Touches no file that is named. */
 bool needs_mounts(const DeviceConfig *c);
 
 /* 1 and the text of the drop-in, owned by the caller; 0 if the unit needs none. */

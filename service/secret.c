@@ -2,6 +2,7 @@
 #include "service/secret.h"
 
 #include "service/config.h"
+#include "service/mounts.h"
 #include "service/name.h"
 
 #include <sys/stat.h>
@@ -103,16 +104,20 @@ static int explain_unseen(const char *option, const char *path, int error, char 
         return -error;
 }
 
+/* What somebody else's server has, or may have, is left to systemd: the manager waits for nobody. */
 static int check_file(const char *option, const char *path, char **ret_message) {
         _cleanup_free_ char *full = NULL;
+        _cleanup_close_ int fd = -EBADF;
         struct stat st;
         int r;
 
         r = config_path(&full, "%s", path);
-        if (r < 0)
-                return r;
-        if (stat(full, &st) < 0)
-                return explain_unseen(option, path, errno, ret_message);
+        if (r >= 0)
+                r = mounts_open_at_hand(full, &fd);
+        if (r == -ENOMEM || r == -EREMOTE)
+                return r == -EREMOTE ? 0 : r;
+        if (r < 0 || fstat(fd, &st) < 0)
+                return explain_unseen(option, path, r < 0 ? -r : errno, ret_message);
         if (!S_ISREG(st.st_mode))
                 r = xasprintf(ret_message, "option \"%s\": %s is not a regular file", option, path);
         else if (st.st_uid != geteuid() || (st.st_mode & 077) != 0) /* 0, but in tests */

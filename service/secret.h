@@ -38,5 +38,5 @@ bool secrets_are_valid(const char *secrets);
 bool secret_is_stored(const char *name);
 
 /* Whether systemd will be able to load it and nobody but root can read it. If not, a negative errno, and *ret_message (owned by
- * the caller) says cause and remedy. */
+ * the caller) says cause and remedy. A file is only looked at where that takes no time (mounts.h). */
 int secret_check(const char *option, const char *value, char **ret_message);

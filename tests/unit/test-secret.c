@@ -118,6 +118,18 @@ static void test_files(Fixture *f, gconstpointer data) {
         assert_refused("not a path", -EINVAL, "must be the name of a credential or the path", false);
 }
 
+/* Whoever looks at it may never come back, so it is left to systemd. */
+static void test_remote(Fixture *f, gconstpointer data) {
+        g_autofree char *table = g_strdup_printf("1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:41 / %s/srv/net rw - nfs4 a:/ rw\n", f->root),
+                        *info = g_build_filename(f->root, "proc/self/mountinfo", NULL);
+
+        (void) data;
+        assert_refused("/srv/net/key", -ENOENT, "no such file", false);
+        put(f, "proc/self/mountinfo", 1, 0600);
+        g_assert_true(g_file_set_contents(info, table, -1, NULL));
+        assert_good("/srv/net/key");
+}
+
 static void test_store(Fixture *f, gconstpointer data) {
         (void) data;
         assert_refused("hunter2", -ENOENT, "/etc/credstore", false);
@@ -192,6 +204,7 @@ int main(int argc, char *argv[]) {
         g_test_add_func("/secret/reference", test_reference);
         g_test_add_func("/secret/lists", test_lists);
         g_test_add("/secret/files", Fixture, NULL, set_up, test_files, tear_down);
+        g_test_add("/secret/remote", Fixture, NULL, set_up, test_remote, tear_down);
         g_test_add("/secret/store", Fixture, NULL, set_up, test_store, tear_down);
         g_test_add_func("/secret/need", test_need);
         g_test_add_func("/secret/noted", test_noted);
