@@ -85,7 +85,7 @@ static int run_probe(Run *run, Failure *f) {
         int r;
 
         probe_run(&p);
-        r = probe_to_json(&p, /* pretty= */ false, &text);
+        r = probe_to_json(&p, &text);
         if (r < 0)
                 return failure_set(f, FAILURE_WORKER, -r, "%s", strerror(-r));
         j = json_loads(text, 0, NULL);

@@ -98,11 +98,6 @@ int culprits_new(const DeviceConfig *config, Culprits **ret) {
         return 0;
 }
 
-Culprits *culprits_free(Culprits *c) {
-        free(c);
-        return NULL;
-}
-
 static size_t find(const Culprits *c, uint8_t op, uint64_t offset, uint64_t length) {
         size_t i = 0;
 

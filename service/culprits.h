@@ -19,12 +19,8 @@
 
 typedef struct Culprits Culprits;
 
-/* Reads the file, if there is one, and it is of this device. config is borrowed. */
+/* Reads the file, if there is one, and it is of this device. config is borrowed; *ret is of malloc, and a worker's for good. */
 int culprits_new(const DeviceConfig *config, Culprits **ret);
-Culprits *culprits_free(Culprits *c);
-static inline void culprits_freep(Culprits **c) {
-        culprits_free(*c);
-}
 
 /* Any thread: the process is about to be ended at this call. */
 void culprits_note(Culprits *c, const CallView *call);

@@ -22,14 +22,7 @@ static const char *const state_table[_DEVICE_STATE_MAX] = {
 };
 
 const char *device_state_to_string(DeviceState state) {
-        return state >= 0 && state < _DEVICE_STATE_MAX ? state_table[state] : NULL;
-}
-
-DeviceState device_state_from_string(const char *s) {
-        for (DeviceState i = 0; i < _DEVICE_STATE_MAX; i++)
-                if (streq(s, state_table[i]))
-                        return i;
-        return _DEVICE_STATE_INVALID;
+        return state < _DEVICE_STATE_MAX ? state_table[state] : NULL;
 }
 
 void unit_state_done(UnitState *u) {

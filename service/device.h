@@ -20,11 +20,9 @@ typedef enum DeviceState {
         DEVICE_FAILED,     /* systemd has given up on the unit */
         DEVICE_STOPPING,
         _DEVICE_STATE_MAX,
-        _DEVICE_STATE_INVALID = -EINVAL,
 } DeviceState;
 
 const char *device_state_to_string(DeviceState state);
-DeviceState device_state_from_string(const char *s);
 
 /* Of org.freedesktop.systemd1.Unit and .Service. The strings are owned, NULL reads as "". */
 typedef struct UnitState {

@@ -38,10 +38,6 @@ void memories_open(Memories *m, Store *store, const DeviceConfig *config, bool k
         }
 }
 
-void memories_done(Memories *m) {
-        failure_done(&m->failure);
-}
-
 static bool has_own(const Memories *m, const char *own) {
         for (size_t i = 0; i < m->store->n_entries; i++)
                 if (has_prefix(m->store->entries[i].name, own))

@@ -22,7 +22,6 @@ typedef struct Memories {
 
 /* Takes what is another device's out of the store. */
 void memories_open(Memories *m, Store *store, const DeviceConfig *config, bool known);
-void memories_done(Memories *m);
 
 /* For HookSettings.memory: *ret_fd is the caller's. 1: with what a former worker wrote; 0: empty. Else a negative errno and
  * *f: lost; of another size than before; a further one on a device that was live without it; systemd does not take it. */

@@ -167,7 +167,7 @@ static json_t *feature_names(uint64_t bits) {
         return names;
 }
 
-int probe_to_json(const Probe *p, bool pretty, char **ret) {
+int probe_to_json(const Probe *p, char **ret) {
         json_t *j;
         char *text;
 
@@ -177,7 +177,7 @@ int probe_to_json(const Probe *p, bool pretty, char **ret) {
                       "signal-isolation", (int) p->isolation);
         if (!j)
                 return -ENOMEM;
-        text = json_dumps(j, pretty ? JSON_INDENT(2) : JSON_COMPACT);
+        text = json_dumps(j, JSON_COMPACT);
         json_decref(j);
         if (!text)
                 return -ENOMEM;

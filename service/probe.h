@@ -30,7 +30,7 @@ typedef struct Probe {
 void probe_run(Probe *ret);
 /* {"supported":…,"verdict":…,"kernel":…,"reason":…,"features":["user-copy",…],"feature-bits":…,
  * "signal-isolation":…}; owned by the caller. */
-int probe_to_json(const Probe *p, bool pretty, char **ret);
+int probe_to_json(const Probe *p, char **ret);
 
 /* control_new; where that fails, f is what a probe says about it. */
 int probe_open_control(Control **ret, Failure *f);

@@ -19,11 +19,6 @@ static void remove_all(Store *s) {
         s->n_entries = 0;
 }
 
-void store_done(Store *s) {
-        remove_all(s);
-        (void) pthread_mutex_destroy(&s->lock);
-}
-
 static StoreEntry *find(const Store *s, const char *name) {
         for (size_t i = 0; i < s->n_entries; i++)
                 if (streq(s->entries[i].name, name))

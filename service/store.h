@@ -26,10 +26,9 @@ typedef struct Store {
         size_t n_entries;
 } Store;
 
-/* Takes what systemd has passed to this process, all of it. Once, before anything else opens or closes descriptors. */
+/* Takes what systemd has passed to this process, all of it. Once, before anything else opens or closes descriptors. When the
+ * process ends systemd still keeps the store. */
 int store_open(Store *s);
-/* Closes what this process has of it; systemd keeps the store. */
-void store_done(Store *s);
 
 /* Borrowed; -ENOENT. */
 int store_find(Store *s, const char *name);

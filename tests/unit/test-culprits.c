@@ -25,7 +25,7 @@ static void note(uint8_t op, uint64_t offset, uint64_t length) {
         Culprits *c = begin();
 
         culprits_note(c, &(CallView) { .op = op, .offset = offset, .length = length });
-        culprits_free(c);
+        free(c);
 }
 
 /* The hook: answers everything, and says in which batches. */
@@ -99,7 +99,7 @@ static void test_nothing(void) {
         g_assert_true(guard(c) == &hook);
         culprits_forget(c);
         g_assert_false(g_file_test(path, G_FILE_TEST_EXISTS));
-        culprits_free(c);
+        free(c);
 }
 
 /* The first time it may have been bad luck. */
@@ -114,7 +114,7 @@ static void test_once(void) {
         g_assert_cmpuint(v.offset, ==, 512);
         g_assert_cmpuint(v.length, ==, 512);
         g_assert_false(culprits_take_news(c, &v));
-        culprits_free(c);
+        free(c);
         c = begin(); /* a restart for another reason is no news */
         g_assert_false(culprits_take_news(c, &v));
         serve_blocks(guard(c), 1, "0 |");
@@ -122,18 +122,18 @@ static void test_once(void) {
         serve_blocks(guard(c), 4, "0 1 2 3 |"); /* it was, and now it's forgotten */
         g_assert_false(g_file_test(path, G_FILE_TEST_EXISTS));
         g_assert_true(guard(c) == &hook);
-        culprits_free(c);
+        free(c);
         /* Others that came between its two deaths do not count; an answer does. */
         for (unsigned i = 0; i < 3; i++) {
                 note(OPERATION_READ, 512, 512);
                 c = begin();
                 serve_blocks(guard(c), 4, "0 1 2 3 |");
-                culprits_free(c);
+                free(c);
         }
         note(OPERATION_READ, 512, 512);
         c = begin();
         culprits_forget(c);
-        culprits_free(c);
+        free(c);
         g_assert_false(g_file_test(path, G_FILE_TEST_EXISTS));
 }
 
@@ -156,11 +156,11 @@ static void test_twice(void) {
         s->idle(s->userdata);
         s->unlocked(s->userdata, call_back, &called);
         g_assert_cmpuint(n_idle + n_unlocked + called, ==, 3);
-        culprits_free(c);
+        free(c);
         c = begin(); /* and the file has it no more, but the others */
         serve_blocks(guard(c), 4, "0 1 2 3 |");
         culprits_forget(c);
-        culprits_free(c);
+        free(c);
 }
 
 static void test_several(void) {
@@ -176,7 +176,7 @@ static void test_several(void) {
         s = guard(c);
         serve_blocks(s, 5, "1 |4 | -0 -2 -3");
         culprits_forget(c);
-        culprits_free(c);
+        free(c);
 }
 
 /* The oldest is forgotten first, and the number of them has a limit. */
@@ -214,7 +214,7 @@ static void test_nonsense(void) {
                 c = begin();
                 g_assert_false(culprits_take_news(c, &v));
                 g_assert_true(guard(c) == &hook);
-                culprits_free(c);
+                free(c);
         }
         (void) g_remove(path);
 }
@@ -225,7 +225,7 @@ static void test_no_directory(void) {
         config_set_root("/nonexistent");
         c = begin();
         culprits_note(c, &(CallView) { .length = 512 }); /* says so, and goes on */
-        culprits_free(c);
+        free(c);
         config_set_root(root);
 }
 

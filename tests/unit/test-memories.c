@@ -32,8 +32,7 @@ static int get(const char *name, uint64_t size, int *ret_fd) {
 
 static void end(void) {
         failure_done(&failure);
-        memories_done(&memories);
-        store_done(&store);
+        failure_done(&memories.failure);
         device_config_free(config);
 }
 

@@ -127,7 +127,7 @@ static void test_json(void) {
         Probe p;
 
         probe_judge(&f, &p);
-        g_assert_cmpint(probe_to_json(&p, true, &text), ==, 0);
+        g_assert_cmpint(probe_to_json(&p, &text), ==, 0);
         j = json_loads(text, 0, NULL);
         g_assert_true(json_is_true(json_object_get(j, "supported")));
         g_assert_cmpstr(json_string_value(json_object_get(j, "verdict")), ==, "supported");
