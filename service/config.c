@@ -5,6 +5,7 @@
 #include "service/name.h"
 #include "service/paths.h"
 #include "service/secret.h"
+#include "service/text.h"
 #include "service/uapi.h"
 
 #include <ctype.h>
@@ -370,6 +371,9 @@ static int parse_argument(Parser *p, const char *key, const char *value) {
 static int parse_line(Parser *p, char *line) {
         char *value;
 
+        /* Its values go onto the bus, which takes no other. */
+        if (!text_is_valid(line))
+                return parse_fail(p, "not UTF-8", NULL);
         if (line[0] == 0 || line[0] == '#' || line[0] == ';')
                 return 0;
         if (streq(line, "[Device]") || streq(line, "[Arguments]")) {
@@ -384,6 +388,8 @@ static int parse_line(Parser *p, char *line) {
         *value++ = 0;
         if (unescape(value) < 0)
                 return parse_fail(p, "bad \\xNN in the value of", line);
+        if (!text_is_valid(value))
+                return parse_fail(p, "not UTF-8 is the value of", line);
         switch (p->section) {
         case 'D':
                 return parse_device_key(p, line, value);

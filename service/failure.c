@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "service/failure.h"
 
+#include "service/text.h"
+
 #include <jansson.h>
 #include <stdarg.h>
 
@@ -84,25 +86,16 @@ int failure_set_needs(Failure *f, const char *needs) {
         return replace(&f->needs, needs);
 }
 
-/* A JSON string of at most max bytes of s. Ruby's messages may be in any encoding and cut anywhere: bytes that are
- * not UTF-8 become '?', so that D-Bus, which disconnects whoever sends them, never sees one. */
+/* A JSON string of at most max bytes of s, on one line. Ruby's messages may be in any encoding and cut anywhere. */
 static json_t *json_text(const char *s, size_t max) {
         _cleanup_free_ char *copy = strndup(s ? s : "", max);
 
         if (!copy)
                 return NULL;
-        for (char *p = copy; *p;) {
-                json_t *j = NULL;
-                size_t n = (unsigned char) *p < 0x80 ? 1 : (unsigned char) *p < 0xe0 ? 2 : (unsigned char) *p < 0xf0 ? 3 : 4;
-
-                if (n == 1 && (unsigned char) *p < 0x20)
+        text_clean(copy);
+        for (char *p = copy; *p; p++)
+                if ((unsigned char) *p < 0x20)
                         *p = *p == '\n' || *p == '\t' ? ' ' : '?';
-                if (n == 1 || (strnlen(p, n) == n && (j = json_stringn(p, n)))) {
-                        json_decref(j);
-                        p += n;
-                } else
-                        *p++ = '?';
-        }
         return json_string(copy);
 }
 
@@ -148,7 +141,12 @@ static json_t *needs_to_json(const char *needs) {
         return array;
 }
 
-static int failure_dump(const Failure *f, size_t message_max, char **ret) {
+static size_t least(size_t a, size_t b) {
+        return a < b ? a : b;
+}
+
+/* max: bytes of each of its strings; for 0 it is left without what it needs, too. */
+static int failure_dump(const Failure *f, size_t max, char **ret) {
         _cleanup_free_ char *text = NULL;
         json_t *o = json_object();
 
@@ -156,13 +154,13 @@ static int failure_dump(const Failure *f, size_t message_max, char **ret) {
         if (f->error > 0)
                 json_object_set_new(o, "errno", json_integer(f->error));
         if (f->class_name)
-                json_object_set_new(o, "class", json_text(f->class_name, 128));
-        json_object_set_new(o, "message", json_text(f->message, message_max));
+                json_object_set_new(o, "class", json_text(f->class_name, least(max, 128)));
+        json_object_set_new(o, "message", json_text(f->message, max));
         if (f->file)
-                json_object_set_new(o, "file", json_text(f->file, 256));
+                json_object_set_new(o, "file", json_text(f->file, least(max, 256)));
         if (f->line > 0)
                 json_object_set_new(o, "line", json_integer(f->line));
-        if (f->needs)
+        if (f->needs && max > 0)
                 json_object_set_new(o, "needs", needs_to_json(f->needs));
         text = json_dumps(o, JSON_COMPACT);
         json_decref(o);
@@ -170,7 +168,7 @@ static int failure_dump(const Failure *f, size_t message_max, char **ret) {
 }
 
 int failure_to_text(const Failure *f, char **ret) {
-        /* Escaping can make eight bytes of one; halve until it fits. */
+        /* Escaping can make six bytes of one; halve until it fits. */
         for (size_t max = 1536;; max /= 2) {
                 _cleanup_free_ char *text = NULL;
                 int r;
@@ -209,6 +207,12 @@ static int needs_from_json(const json_t *array, char **ret) {
         return 0;
 }
 
+/* JSON lets more pass than the bus. */
+static void clean(char *s) {
+        if (s)
+                text_clean(s);
+}
+
 int failure_from_json(json_t *o, Failure *ret) {
         const char *kind = json_string_value(json_object_get(o, "kind"));
         const char *message = json_string_value(json_object_get(o, "message"));
@@ -229,6 +233,10 @@ int failure_from_json(json_t *o, Failure *ret) {
                 r = needs_from_json(json_object_get(o, "needs"), &needs);
         if (r >= 0)
                 r = failure_set_needs(&f, needs);
+        clean(f.class_name);
+        clean(f.message);
+        clean(f.file);
+        clean(f.needs);
         if (r < 0 || !f.message) {
                 failure_done(&f);
                 return r == -E2BIG ? -EBADMSG : -ENOMEM;

@@ -206,6 +206,9 @@ static void test_refused(void) {
                 { HEAD "[Arguments]\nsize=s:\\x0\n", "\\xNN" },
                 { HEAD "[Arguments]\nsize=s:\\x00\n", "\\xNN" },
                 { HEAD "[Arguments]\nsize=s:\\n\n", "\\xNN" },
+                { HEAD "[Arguments]\npath=s:/caf\xe9\n", "line 5: not UTF-8" },
+                { HEAD "[Arguments]\npath=s:/caf\\xe9\n", "not UTF-8" },
+                { HEAD "# \xef\xbf\xbe\n", "line 4: not UTF-8" },
         };
 
         for (size_t i = 0; i < ELEMENTSOF(cases); i++)

@@ -53,7 +53,7 @@ static void test_round_trip(void) {
 /* Ruby's messages hold any bytes: cut in the middle of a character, binary, control characters, very long. */
 static void test_any_bytes(void) {
         char *quotes = g_strnfill(5000, '"'), *controls = g_strnfill(5000, '\x01');
-        const char *messages[] = { "\xff\xfe", "caf\xc3", "\xc3\xa9t\xc3\xa9", "\xed\xa0\x80", "\xf0\x9f\x92", "\x80", quotes, controls, "" };
+        const char *messages[] = { "\xff\xfe", "caf\xc3", "\xc3\xa9t\xc3\xa9", "\xed\xa0\x80", "\xf0\x9f\x92", "\x80", "\xef\xbf\xbe", quotes, controls, "" };
 
         for (size_t i = 0; i < ELEMENTSOF(messages); i++) {
                 Failure f = FAILURE_NULL, back = FAILURE_NULL;
@@ -65,6 +65,39 @@ static void test_any_bytes(void) {
         }
         g_free(quotes);
         g_free(controls);
+}
+
+/* However long everything is. */
+static void test_fits(void) {
+        g_autofree char *backslashes = g_strnfill(5000, '\\'), *needs = g_strnfill(FAILURE_MAX_NEEDS, 'n');
+        Failure f = FAILURE_NULL, back = FAILURE_NULL;
+
+        (void) failure_set(&f, FAILURE_NEEDS, EPERM, "%s", backslashes);
+        g_assert_cmpint(failure_set_origin(&f, backslashes, backslashes, UINT32_MAX), ==, 0);
+        round_trip(&f, &back);
+        g_assert_cmpuint(strlen(back.message), >, 30);
+        g_assert_cmpuint(strlen(back.file), >, 30);
+        failure_done(&back);
+        for (size_t i = 1; i < FAILURE_MAX_NEEDS; i += 2)
+                needs[i] = ' ';
+        g_assert_cmpint(failure_set_needs(&f, needs), ==, 0);
+        round_trip(&f, &back);
+        g_assert_cmpint(back.kind, ==, FAILURE_NEEDS);
+        failure_done(&f);
+        failure_done(&back);
+}
+
+/* Noncharacters, which are as good as any in JSON, but not on the bus. */
+static void test_noncharacters(void) {
+        Failure f = FAILURE_NULL;
+
+        g_assert_cmpint(failure_from_text("{\"kind\":\"hook\",\"message\":\"a\xef\xbf\xbe\",\"class\":\"\xef\xbf\xbf\",\"file\":\"\xef\xb7\x90\","
+                                          "\"needs\":[\"\xef\xb7\xaf\"]}", &f), ==, 0);
+        g_assert_cmpstr(f.message, ==, "a???");
+        g_assert_cmpstr(f.class_name, ==, "???");
+        g_assert_cmpstr(f.file, ==, "???");
+        g_assert_cmpstr(f.needs, ==, "???");
+        failure_done(&f);
 }
 
 static void test_utf8_is_kept(void) {
@@ -148,6 +181,8 @@ int main(int argc, char *argv[]) {
         g_test_add_func("/failure/round-trip", test_round_trip);
         g_test_add_func("/failure/json", test_json);
         g_test_add_func("/failure/any-bytes", test_any_bytes);
+        g_test_add_func("/failure/fits", test_fits);
+        g_test_add_func("/failure/noncharacters", test_noncharacters);
         g_test_add_func("/failure/utf8-is-kept", test_utf8_is_kept);
         g_test_add_func("/failure/foreign-text", test_foreign_text);
         g_test_add_func("/failure/needs", test_needs);
