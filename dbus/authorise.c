@@ -108,7 +108,7 @@ static void _printf_(3, 4) refuse(Authorisation *a, const char *name, const char
         int r;
 
         va_start(ap, format);
-        r = sd_bus_error_setfv(&a->error, name, format, ap);
+        r = bus_error_setfv(&a->error, name, format, ap);
         va_end(ap);
         answer(a, r < 0 ? r : -EACCES);
 }
@@ -330,8 +330,8 @@ static int take_answer(Authorisation *a, Action action, const char *name, const 
         if (a->verdict < 0)
                 r = sd_bus_error_copy(e, &a->error) < 0 ? a->verdict : -EACCES;
         else if (a->action != action || !streq(a->name, name) || !streq(a->hook, hook ? hook : ""))
-                r = sd_bus_error_setf(e, SD_BUS_ERROR_ACCESS_DENIED,
-                                      "What the call is about has become another while polkit was asked; call again.");
+                r = bus_error_setf(e, SD_BUS_ERROR_ACCESS_DENIED,
+                                   "What the call is about has become another while polkit was asked; call again.");
         else
                 r = a->verdict;
         if (r >= 0 && ret_uid)
@@ -347,9 +347,9 @@ int authorise(ManagerBus *mb, sd_bus_message *m, Action action, const char *name
                 if (a->message == m && a->is_answered && !a->handler)
                         return take_answer(a, action, name, hook, ret_uid, e);
         if (mb->draining && action != ACTION_LOOK)
-                return sd_bus_error_setf(e, BUS_ERROR_CANCELLED, CANCELLED_TEXT);
+                return bus_error_setf(e, BUS_ERROR_CANCELLED, CANCELLED_TEXT);
         r = authorisation_new(mb, m, action, name, hook, NULL, NULL, NULL);
-        return r < 0 ? sd_bus_error_setf(e, SD_BUS_ERROR_ACCESS_DENIED, "Who calls can't be asked for: %s.", strerror(-r)) :
+        return r < 0 ? bus_error_setf(e, SD_BUS_ERROR_ACCESS_DENIED, "Who calls can't be asked for: %s.", strerror(-r)) :
                        AUTHORISE_LATER;
 }
 
@@ -363,9 +363,9 @@ int authorise_root(ManagerBus *mb, sd_bus_message *m, sd_bus_error *e) {
                 r = sd_bus_creds_get_euid(creds, &uid);
         sd_bus_creds_unref(creds);
         if (r < 0)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_ACCESS_DENIED, "Who calls can't be found out: %s.", strerror(-r));
+                return bus_error_setf(e, SD_BUS_ERROR_ACCESS_DENIED, "Who calls can't be found out: %s.", strerror(-r));
         return uid == mb->trusted_uid ? 0 :
-                sd_bus_error_setf(e, SD_BUS_ERROR_ACCESS_DENIED, "Only root may change this, not user id %u.", uid);
+                bus_error_setf(e, SD_BUS_ERROR_ACCESS_DENIED, "Only root may change this, not user id %u.", uid);
 }
 
 void authorise_cancel_all(ManagerBus *mb) {

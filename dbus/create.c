@@ -423,7 +423,7 @@ static int check_name_is_free(ManagerBus *mb, const char *name, sd_bus_error *e)
 
         for (Operation *op = mb->operations; op && !taken; op = op->next)
                 taken = op->config && streq(op->config->name, name);
-        return taken ? sd_bus_error_setf(e, BUS_ERROR_DEVICE_EXISTS, "There is a device %s already.", name) : 0;
+        return taken ? bus_error_setf(e, BUS_ERROR_DEVICE_EXISTS, "There is a device %s already.", name) : 0;
 }
 
 /* A hook that anybody may have written runs as the workers' user. A text with a slash in it can be a file that the workers' user may read and write, or a host. What is none of these but the name
@@ -464,7 +464,7 @@ int create_begin(ManagerBus *mb, sd_bus_message *m, DeviceConfig *config, sd_bus
 
 static int take_canceller(Operation *op, sd_bus_message *m, const char *name, sd_bus_error *e) {
         if (op->canceller)
-                return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "The creation of %s is being cancelled.", name);
+                return bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "The creation of %s is being cancelled.", name);
         op->canceller = sd_bus_message_ref(m);
         operation_set_error(op, BUS_ERROR_CANCELLED, "Device %s was deleted while it was being created.", name);
         return 0;
@@ -479,7 +479,7 @@ int create_cancel(ManagerBus *mb, sd_bus_message *m, Device *d, sd_bus_error *e)
                 return r < 0 ? r : 1;
         /* What an earlier manager has begun is waited for: it may have been live, and have data. */
         if (!op || !op->creates)
-                return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "Device %s is being created.", d->config->name);
+                return bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "Device %s is being created.", d->config->name);
         r = take_canceller(op, m, d->config->name, e);
         if (r < 0)
                 return r;

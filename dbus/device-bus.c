@@ -2,6 +2,7 @@
 #include "dbus/device-bus.h"
 
 #include "dbus/calls.h"
+#include "dbus/errors.h"
 #include "dbus/manager-bus.h"
 #include "dbus/options.h"
 #include "dbus/statistics.h"
@@ -334,8 +335,8 @@ static int method_resize(sd_bus_message *m, void *userdata, sd_bus_error *e) {
         if (r < 0)
                 return r;
         if (bytes == 0 || bytes > GEOMETRY_MAX_SIZE)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "A disk has 1 to %llu bytes, not %llu.",
-                                         (unsigned long long) GEOMETRY_MAX_SIZE, (unsigned long long) bytes);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "A disk has 1 to %llu bytes, not %llu.",
+                                      (unsigned long long) GEOMETRY_MAX_SIZE, (unsigned long long) bytes);
         return resize_begin(device_bus_get(d)->mb, m, d, bytes, e);
 }
 

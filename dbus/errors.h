@@ -5,6 +5,8 @@
 
 #include "service/failure.h"
 
+#include <stdarg.h>
+
 #include <systemd/sd-bus.h>
 
 #define BUS_ERROR_DEVICE_EXISTS "org.ublk.Error.DeviceExists"
@@ -22,6 +24,11 @@ int bus_errors_register(void);
 
 /* "org.ublk.Error.HookFailed", …: one name for each kind. */
 const char *bus_error_name(FailureKind kind);
+
+/* As sd_bus_error_setf(3), which lets a text pass that sd-bus then does not send (text.h): one that was cut within a character, for
+ * instance. The caller would get no answer. For every text that is not ours alone. */
+int bus_error_setf(sd_bus_error *e, const char *name, const char *format, ...) _printf_(3, 4);
+int bus_error_setfv(sd_bus_error *e, const char *name, const char *format, va_list ap) _printf_(3, 0);
 
 /* Fills e with the failure's error, described for a person; returns the negative errno of it. */
 int bus_error_set_failure(sd_bus_error *e, const Failure *f);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "dbus/log-control.h"
 
+#include "dbus/errors.h"
 #include "dbus/manager-bus.h"
 #include "service/log.h"
 
@@ -38,8 +39,8 @@ static int set_level(sd_bus *bus, const char *path, const char *interface, const
                 return r;
         level = log_level_from_string(s);
         if (level < 0)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
-                                         "LogLevel is one of emerg, alert, crit, err, warning, notice, info, debug, not \"%.64s\".", s);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                      "LogLevel is one of emerg, alert, crit, err, warning, notice, info, debug, not \"%.64s\".", s);
         log_info("From here on messages of level %s and above are logged.", log_level_to_string(level));
         log_set_max_level(level);
         return 0;
@@ -60,7 +61,7 @@ static int set_target(sd_bus *bus, const char *path, const char *interface, cons
         /* What systemctl sends to have the default back. */
         if (!*s || streq(s, target()))
                 return 0;
-        return sd_bus_error_setf(e, SD_BUS_ERROR_NOT_SUPPORTED, "LogTarget is %s and stays so: StandardError= of the unit decides.", target());
+        return bus_error_setf(e, SD_BUS_ERROR_NOT_SUPPORTED, "LogTarget is %s and stays so: StandardError= of the unit decides.", target());
 }
 
 static const sd_bus_vtable log_control_vtable[] = {

@@ -12,11 +12,11 @@ static int find_device(ManagerBus *mb, const char *designation, Device **ret, sd
         Device *d = manager_find(mb->manager, designation);
 
         if (d && !d->announced)
-                return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "Device %s is being created.", d->config->name);
+                return bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "Device %s is being created.", d->config->name);
         if (!d)
-                return sd_bus_error_setf(e, BUS_ERROR_NO_SUCH_DEVICE,
-                                         "There is no device \"%.80s\". A device is given by its name, its id, or its node.",
-                                         designation);
+                return bus_error_setf(e, BUS_ERROR_NO_SUCH_DEVICE,
+                                      "There is no device \"%.80s\". A device is given by its name, its id, or its node.",
+                                      designation);
         *ret = d;
         return 0;
 }
@@ -25,13 +25,13 @@ static int check_name(const char *name, sd_bus_error *e) {
         uint32_t id;
 
         if (!name_is_valid(name))
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
-                                         "\"%.80s\" is no name for a device: a letter or _, then up to %d of A-Z a-z 0-9 . _ -",
-                                         name, NAME_MAX_LENGTH - 1);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                      "\"%.80s\" is no name for a device: a letter or _, then up to %d of A-Z a-z 0-9 . _ -",
+                                      name, NAME_MAX_LENGTH - 1);
         /* Every method takes a name or a node in the same place. */
         if (device_id_parse(name, &id) >= 0)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
-                                         "\"%s\" is no name for a device: it reads as the node of device %u.", name, id);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                      "\"%s\" is no name for a device: it reads as the node of device %u.", name, id);
         return 0;
 }
 
@@ -46,11 +46,11 @@ static int check_hook(const HookDirectories *directories, const char *hook, sd_b
         if (r >= 0)
                 return 0;
         if (r == -EINVAL)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "\"%.80s\" is no name of a hook (its file's name without .rb), and no "
-                                         "absolute path of a script without \"//\", \".\" and \"..\" in it.", hook);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "\"%.80s\" is no name of a hook (its file's name without .rb), and no "
+                                      "absolute path of a script without \"//\", \".\" and \"..\" in it.", hook);
         if (!message)
-                return sd_bus_error_setf(e, BUS_ERROR_NO_SUCH_HOOK, "The hook \"%s\" can't be looked up: %s.", hook, strerror(-r));
-        return sd_bus_error_setf(e, r == -ENOENT ? BUS_ERROR_NO_SUCH_HOOK : BUS_ERROR_HOOK_FAILED, "%s", message);
+                return bus_error_setf(e, BUS_ERROR_NO_SUCH_HOOK, "The hook \"%s\" can't be looked up: %s.", hook, strerror(-r));
+        return bus_error_setf(e, r == -ENOENT ? BUS_ERROR_NO_SUCH_HOOK : BUS_ERROR_HOOK_FAILED, "%s", message);
 }
 
 static int method_create_device(sd_bus_message *m, void *userdata, sd_bus_error *e) {
@@ -246,8 +246,8 @@ static int read_force(sd_bus_message *m, bool *ret, sd_bus_error *e) {
                 if (r < 0)
                         return r;
                 if (!streq(key, "force") || !streq(contents, "b"))
-                        return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
-                                                 "Option \"%.64s\" of type %s: RemoveStray takes force (b).", key, contents);
+                        return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                              "Option \"%.64s\" of type %s: RemoveStray takes force (b).", key, contents);
                 r = sd_bus_message_read(m, "v", "b", &force);
                 if (r >= 0)
                         r = sd_bus_message_exit_container(m);
@@ -268,7 +268,7 @@ static int method_remove_stray(sd_bus_message *m, void *userdata, sd_bus_error *
         if (r < 0)
                 return r;
         if (id > UBLK_MAX_ID)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "%u is no id of a ublk device: they end at %u.", id, UBLK_MAX_ID);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "%u is no id of a ublk device: they end at %u.", id, UBLK_MAX_ID);
         return strays_remove_begin(userdata, m, id, force, e);
 }
 

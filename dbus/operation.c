@@ -21,10 +21,10 @@ static int check_limits(const ManagerBus *mb, uid_t uid, sd_bus_error *e) {
                 others += op->message && op->uid != mb->trusted_uid;
         }
         if (own >= (is_root ? OPERATIONS_MAX : OPERATIONS_MAX_PER_USER))
-                return sd_bus_error_setf(e, SD_BUS_ERROR_LIMITS_EXCEEDED,
+                return bus_error_setf(e, SD_BUS_ERROR_LIMITS_EXCEEDED,
                                          "%zu calls of user id %u are being worked on, which is the most; try again later.", own, uid);
         if (!is_root && others >= OPERATIONS_MAX)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_LIMITS_EXCEEDED,
+                return bus_error_setf(e, SD_BUS_ERROR_LIMITS_EXCEEDED,
                                          "%zu calls of other users than root are being worked on, which is the most; try again later.",
                                          others);
         return 0;
@@ -35,11 +35,11 @@ int operation_new(ManagerBus *mb, sd_bus_message *message, uid_t uid, Device *de
         int r;
 
         if (device && device_bus_get(device)->operation)
-                return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS,
-                                         "Another call is still working on %s; try again when it has ended.",
-                                         device->config->name);
+                return bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS,
+                                      "Another call is still working on %s; try again when it has ended.",
+                                      device->config->name);
         if (message && mb->draining)
-                return sd_bus_error_setf(e, BUS_ERROR_CANCELLED, "The service is being stopped; try again when it is back.");
+                return bus_error_setf(e, BUS_ERROR_CANCELLED, "The service is being stopped; try again when it is back.");
         r = message ? check_limits(mb, uid, e) : 0;
         if (r < 0)
                 return r;
@@ -107,7 +107,7 @@ static void step_begin(Operation *op, OperationNext then) {
 /* Ends the step with an error of our own making. */
 static void step_fail(Operation *op, int r, const char *what) {
         sd_bus_error_free(&op->step_error);
-        sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "%s: %s", what, strerror(-r));
+        bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "%s: %s", what, strerror(-r));
         op->then(op, r);
 }
 
@@ -117,8 +117,8 @@ static void on_job(void *userdata, const char *result, const sd_bus_error *error
         free(op->job_result);
         op->job_result = strdup(result ? result : "");
         if (!result) {
-                sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "systemd refused: %s",
-                                  error && error->message ? error->message : "no reason given");
+                bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "systemd refused: %s",
+                               error && error->message ? error->message : "no reason given");
                 op->job = systemd_job_free(op->job);
                 op->then(op, -EREMOTEIO);
                 return;
@@ -176,7 +176,7 @@ static int check_answer(Operation *op) {
         if (object && failure_from_json(object, &f) >= 0)
                 (void) bus_error_set_failure(&op->step_error, &f);
         else
-                sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "%s: %s", op->asked_unit, strerror(error));
+                bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "%s: %s", op->asked_unit, strerror(error));
         failure_done(&f);
         return error > 0 ? -error : -EIO;
 }
@@ -190,9 +190,9 @@ static void on_asked_job(void *userdata, const char *result, const sd_bus_error 
                 systemd_reset_failed(op->mb->systemd, op->asked_unit);
         r = result ? read_answer(op) : -EREMOTEIO;
         if (r < 0)
-                sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "%s gave no answer (%s). See: journalctl -u %s",
-                                  op->asked_unit, !result && error && error->message ? error->message : strerror(-r),
-                                  op->asked_unit);
+                bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "%s gave no answer (%s). See: journalctl -u %s",
+                               op->asked_unit, !result && error && error->message ? error->message : strerror(-r),
+                               op->asked_unit);
         else
                 r = check_answer(op);
         op->then(op, r);
@@ -393,7 +393,7 @@ static int on_done(sd_bus_message *m, void *userdata, sd_bus_error *error) {
         (void) error;
         op->slot = sd_bus_slot_unref(op->slot);
         if (e)
-                sd_bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "systemd refused: %s", e->message);
+                bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "systemd refused: %s", e->message);
         op->then(op, e ? -EREMOTEIO : 0);
         return 0;
 }
@@ -425,7 +425,7 @@ void operation_set_error(Operation *op, const char *name, const char *format, ..
         if (sd_bus_error_is_set(&op->error))
                 return;
         va_start(ap, format);
-        (void) sd_bus_error_setfv(&op->error, name, format, ap);
+        (void) bus_error_setfv(&op->error, name, format, ap);
         va_end(ap);
 }
 

@@ -2,6 +2,7 @@
 #include "dbus/options.h"
 
 #include "dbus/basic.h"
+#include "dbus/errors.h"
 #include "service/secret.h"
 #include "service/uapi.h"
 
@@ -41,14 +42,14 @@ const Option *option_find(const char *name) {
 
 static int set_id(DeviceConfig *c, const char *text, sd_bus_error *e) {
         if (parse_u32(text, UBLK_MAX_ID, &c->id) < 0)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option id must be 0 to %u, not %s.",
-                                         UBLK_MAX_ID, text);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option id must be 0 to %u, not %s.",
+                                      UBLK_MAX_ID, text);
         return 0;
 }
 
 static int refuse_undone(const char *name, sd_bus_error *e) {
-        return sd_bus_error_setf(e, SD_BUS_ERROR_NOT_SUPPORTED,
-                                 "Option %s: this version (" PROJECT_VERSION ") doesn't do it yet. Leave it out.", name);
+        return bus_error_setf(e, SD_BUS_ERROR_NOT_SUPPORTED,
+                              "Option %s: this version (" PROJECT_VERSION ") doesn't do it yet. Leave it out.", name);
 }
 
 static int set_special(DeviceConfig *c, const Option *o, const char *text, sd_bus_error *e) {
@@ -71,9 +72,9 @@ static int check_queues(const DeviceConfig *c, sd_bus_error *e) {
         long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
         if (cpus > 0 && c->queues > (unsigned long) cpus)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
-                                         "Option queues must be 1 to the number of CPUs, which is %ld, not %u.", cpus,
-                                         c->queues);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                      "Option queues must be 1 to the number of CPUs, which is %ld, not %u.", cpus,
+                                      c->queues);
         return 0;
 }
 
@@ -87,8 +88,8 @@ static int set_own(DeviceConfig *c, const Option *o, const char *text, sd_bus_er
         if (r == -ENOMEM)
                 return r;
         if (r < 0)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s must be %s, not \"%.64s\".", o->name,
-                                         limits ? limits : "known", text);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s must be %s, not \"%.64s\".", o->name,
+                                      limits ? limits : "known", text);
         return streq(o->name, "queues") ? check_queues(c, e) : check_done(c, o, e);
 }
 
@@ -99,16 +100,16 @@ static int set_argument(DeviceConfig *c, const char *key, char type, const char 
         case -ENOMEM:
                 return -ENOMEM;
         case -EEXIST:
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Argument %s is given twice.", key);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Argument %s is given twice.", key);
         case -E2BIG:
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
-                                         "Argument %s: a hook takes at most %d arguments of at most %d bytes.", key,
-                                         CONFIG_MAX_ARGUMENTS, CONFIG_MAX_VALUE);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                      "Argument %s: a hook takes at most %d arguments of at most %d bytes.", key,
+                                      CONFIG_MAX_ARGUMENTS, CONFIG_MAX_VALUE);
         default:
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
-                                         "Unknown option \"%.64s\". The service's own are " OPTIONS_TEXT
-                                         "; an argument of the hook has a name of a-z, 0-9 and _.",
-                                         key);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                      "Unknown option \"%.64s\". The service's own are " OPTIONS_TEXT
+                                      "; an argument of the hook has a name of a-z, 0-9 and _.",
+                                      key);
         }
 }
 
@@ -123,12 +124,12 @@ static int read_option(sd_bus_message *m, DeviceConfig *c, const char *key, sd_b
         if (r < 0)
                 return r;
         if (o && (contents[0] != o->type || contents[1]))
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
-                                         "Option %s has D-Bus type %s, it must have type %c.", key, contents, o->type);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                      "Option %s has D-Bus type %s, it must have type %c.", key, contents, o->type);
         if (contents[1] || !strchr("ybnqiuxtds", contents[0]))
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
-                                         "Argument %.64s has D-Bus type %s; a hook takes y b n q i u x t d s.", key,
-                                         contents);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                      "Argument %.64s has D-Bus type %s; a hook takes y b n q i u x t d s.", key,
+                                      contents);
         r = sd_bus_message_enter_container(m, 'v', contents);
         if (r < 0)
                 return r;
@@ -149,7 +150,7 @@ static int note_seen(const char *key, uint32_t *seen, sd_bus_error *e) {
         uint32_t bit = o ? UINT32_C(1) << (o - options) : 0;
 
         if (*seen & bit)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s is given twice.", key);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s is given twice.", key);
         *seen |= bit;
         return 0;
 }
@@ -163,9 +164,9 @@ static int check_file_size(const DeviceConfig *c, sd_bus_error *e) {
         if (r < 0)
                 return r;
         if (strlen(text) > CONFIG_MAX_FILE)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
-                                         "The arguments of the hook are longer than a device's file may be, %d bytes in all.",
-                                         CONFIG_MAX_FILE);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                      "The arguments of the hook are longer than a device's file may be, %d bytes in all.",
+                                      CONFIG_MAX_FILE);
         return 0;
 }
 
@@ -204,17 +205,17 @@ static int change_argument(sd_bus_message *m, DeviceConfig *c, const char *key, 
         int r;
 
         if (option_find(key))
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
-                                         "%s is an option of the service, and fixed when a device is made; an argument of its hook can be changed.", key);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
+                                      "%s is an option of the service, and fixed when a device is made; an argument of its hook can be changed.", key);
         if (secret_is_listed(c->secrets, key))
-                return sd_bus_error_setf(e, SD_BUS_ERROR_NOT_SUPPORTED,
-                                         "Argument %s is a secret, which its unit has. Change what is in its file, and restart the device.", key);
+                return bus_error_setf(e, SD_BUS_ERROR_NOT_SUPPORTED,
+                                      "Argument %s is a secret, which its unit has. Change what is in its file, and restart the device.", key);
         r = sd_bus_message_peek_type(m, NULL, &contents);
         if (r < 0)
                 return r;
         if (contents[1] || !strchr("ybnqiuxtds", contents[0]))
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Argument %.64s has D-Bus type %s; a hook takes y b n q i u x t d s.", key,
-                                         contents);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Argument %.64s has D-Bus type %s; a hook takes y b n q i u x t d s.", key,
+                                      contents);
         r = sd_bus_message_enter_container(m, 'v', contents);
         if (r >= 0)
                 r = basic_read(m, contents[0], &v);
@@ -246,7 +247,7 @@ int arguments_change(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e) {
         if (r >= 0)
                 r = sd_bus_message_exit_container(m);
         if (r >= 0 && n == 0)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "No argument is given that is to be changed.");
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "No argument is given that is to be changed.");
         return r < 0 ? r : check_file_size(c, e);
 }
 
@@ -259,18 +260,18 @@ static int enter_option(sd_bus_message *m, const char *name, const char *type, b
         if (r < 0)
                 return r;
         if (!name)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Unknown option \"%.64s\": this method takes none yet.", key);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Unknown option \"%.64s\": this method takes none yet.", key);
         if (!streq(key, name))
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Unknown option \"%.64s\": this method takes %s (%s).", key,
-                                         name, type);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Unknown option \"%.64s\": this method takes %s (%s).", key,
+                                      name, type);
         if (*seen)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s is given twice.", key);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s is given twice.", key);
         *seen = true;
         r = sd_bus_message_peek_type(m, NULL, &contents);
         if (r < 0)
                 return r;
         return streq(contents, type) ? 0 :
-                sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s has D-Bus type %s, it must have type %s.", key, contents, type);
+                bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s has D-Bus type %s, it must have type %s.", key, contents, type);
 }
 
 /* The value goes to ret, which is of the type. name: NULL for none. */
@@ -312,8 +313,8 @@ int options_read_time(sd_bus_message *m, const char *name, uint64_t max, uint64_
         if (r < 0)
                 return r;
         if (usec > max)
-                return sd_bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s must be 0 to %llu microseconds, not %llu.", name,
-                                         (unsigned long long) max, (unsigned long long) usec);
+                return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS, "Option %s must be 0 to %llu microseconds, not %llu.", name,
+                                      (unsigned long long) max, (unsigned long long) usec);
         *ret = usec;
         return 0;
 }

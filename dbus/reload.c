@@ -119,8 +119,8 @@ static void on_back(Operation *op, int r) {
         (void) r;
         if (!op->message)
                 log_notice("New code of device %s, which an earlier manager had put on trial, has failed: %s", name, op->error.message);
-        (void) sd_bus_error_setf(&error, op->error.name, op->config ? "%s. The new arguments of device %s have failed. %s" :
-                                 "%s. New code of device %s has failed. %s", op->error.message, name, outcome(op));
+        (void) bus_error_setf(&error, op->error.name, op->config ? "%s. The new arguments of device %s have failed. %s" :
+                              "%s. New code of device %s has failed. %s", op->error.message, name, outcome(op));
         sd_bus_error_free(&op->error);
         op->error = error;
         end(op);

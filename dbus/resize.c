@@ -121,13 +121,13 @@ static int check(ManagerBus *mb, const Device *d, sd_bus_error *e) {
         const char *name = d->config->name;
 
         if (!kernel_can(mb))
-                return sd_bus_error_setf(e, BUS_ERROR_NO_KERNEL_SUPPORT,
-                                         "To change the size of a live disk takes a ublk driver with update-size, which came with Linux 6.16, and "
-                                         "Linux %s has it not. Boot a newer one, or delete the device and create it with the other size.",
-                                         mb->manager->kernel);
+                return bus_error_setf(e, BUS_ERROR_NO_KERNEL_SUPPORT,
+                                      "To change the size of a live disk takes a ublk driver with update-size, which came with Linux 6.16, and "
+                                      "Linux %s has it not. Boot a newer one, or delete the device and create it with the other size.",
+                                      mb->manager->kernel);
         if (d->state != DEVICE_LIVE)
-                return sd_bus_error_setf(e, BUS_ERROR_WORKER_FAILED, "Device %s is %s; its size can be changed while it is live.", name,
-                                         device_state_to_string(d->state));
+                return bus_error_setf(e, BUS_ERROR_WORKER_FAILED, "Device %s is %s; its size can be changed while it is live.", name,
+                                      device_state_to_string(d->state));
         return 0;
 }
 

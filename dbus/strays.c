@@ -137,7 +137,7 @@ int strays_remove_begin(ManagerBus *mb, sd_bus_message *m, uint32_t id, bool for
                 return r < 0 ? r : 1;
         for (op = mb->operations; op; op = op->next)
                 if (op->is_removal && op->stray == id)
-                        return sd_bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "Another call is removing stray %u.", id);
+                        return bus_error_setf(e, BUS_ERROR_OPERATION_IN_PROGRESS, "Another call is removing stray %u.", id);
         r = operation_new(mb, m, uid, NULL, &op, e);
         if (r < 0)
                 return r;

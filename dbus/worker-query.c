@@ -101,8 +101,8 @@ int worker_query_begin(DeviceBus *db, const QueryKind *kind, WorkerQuery **slot,
         if (r < 0) {
                 release(q);
                 if (!means_nobody(r))
-                        return sd_bus_error_setf(e, BUS_ERROR_WORKER_FAILED, "The worker of device %s can't be asked: %s.",
-                                                 d->config->name, strerror(-r));
+                        return bus_error_setf(e, BUS_ERROR_WORKER_FAILED, "The worker of device %s can't be asked: %s.",
+                                              d->config->name, strerror(-r));
                 r = kind->answer(m, d, NULL);
                 return r < 0 ? r : 1;
         }

@@ -127,8 +127,24 @@ static void test_service(Fixture *f, gconstpointer data) {
         check_ublkctl(f, "create d memory");
 }
 
+/* What is repeated of a call is cut where a character ends: sd-bus sends no other, and closes the service's connection over it. */
+static void test_cut(Fixture *f, gconstpointer data) {
+        (void) data;
+        for (int n = 60; n < 84; n++) {
+                g_autofree char *start = g_strnfill((gsize) n, 'x'), *name = g_strdup_printf("%s\xe2\x82\xac\xe2\x82\xac", start);
+
+                fixture_assert_error(f, fixture_call(f, NULL, "GetDevice", NULL, "s", name), OURS("NoSuchDevice"), "xxxx");
+                fixture_assert_error(f, fixture_call(f, NULL, "RestartDevice", NULL, "sa{sv}", "d", 1, name, "b", 1), INVALID_ARGS, "xxxx");
+                fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", name, "memory", 0), INVALID_ARGS, "xxxx");
+                fixture_assert_error(f, fixture_call(f, NULL, "CreateDevice", NULL, "ssa{sv}", "d", name, 0), INVALID_ARGS, "xxxx");
+                fixture_assert_error(f, fixture_create_option(f, "d", "memory", name, "o", "/"), INVALID_ARGS, "xxxx");
+                fixture_assert_error(f, fixture_create_option(f, "d", "memory", "recovery", "s", name), INVALID_ARGS, "xxxx");
+        }
+}
+
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
+        fixture_add("/bus/errors/cut", test_cut);
         fixture_add("/bus/errors/create", test_create);
         fixture_add("/bus/errors/devices", test_devices);
         fixture_add("/bus/errors/service", test_service);
