@@ -6,6 +6,7 @@
  * a hand in, becomes a{sv}.
  */
 
+#include "dbus/answer.h"
 #include "dbus/calls.h"
 #include "dbus/manager-bus.h"
 #include "dbus/operation.h"
@@ -14,113 +15,13 @@
 
 #include <inttypes.h>
 
-/* No answer of ours is deeper. */
-#define DEPTH_MAX 4
-
-static int append_object(sd_bus_message *m, const json_t *object, int depth);
-
-static int append_list(sd_bus_message *m, const json_t *list, int depth) {
-        const json_t *item;
-        size_t i;
-        int r;
-
-        r = sd_bus_message_open_container(m, 'v', "aa{sv}");
-        if (r >= 0)
-                r = sd_bus_message_open_container(m, 'a', "a{sv}");
-        json_array_foreach(list, i, item)
-                if (r >= 0 && json_is_object(item))
-                        r = append_object(m, item, depth);
-        for (int k = 0; r >= 0 && k < 2; k++)
-                r = sd_bus_message_close_container(m);
-        return r;
-}
-
-static int append_variant(sd_bus_message *m, const json_t *value, int depth) {
-        int r;
-
-        switch (json_typeof(value)) {
-        case JSON_STRING:
-                return sd_bus_message_append(m, "v", "s", json_string_value(value));
-        case JSON_INTEGER:
-                return sd_bus_message_append(m, "v", "t", (uint64_t) json_integer_value(value));
-        case JSON_TRUE:
-        case JSON_FALSE:
-                return sd_bus_message_append(m, "v", "b", json_is_true(value));
-        case JSON_ARRAY:
-                return append_list(m, value, depth);
-        default:
-                r = sd_bus_message_open_container(m, 'v', "a{sv}");
-                if (r >= 0)
-                        r = append_object(m, value, depth);
-                return r < 0 ? r : sd_bus_message_close_container(m);
-        }
-}
-
-static bool can_be_told(const json_t *value) {
-        return !json_is_null(value) && !json_is_real(value);
-}
-
-/* {sv} for each member, in an array that is open. */
-static int append_members(sd_bus_message *m, const json_t *object, int depth) {
-        const char *key;
-        json_t *value;
-        int r = 0;
-
-        json_object_foreach((json_t *) object, key, value) {
-                if (!can_be_told(value))
-                        continue;
-                r = sd_bus_message_open_container(m, 'e', "sv");
-                if (r >= 0)
-                        r = sd_bus_message_append(m, "s", key);
-                if (r >= 0)
-                        r = append_variant(m, value, depth);
-                if (r >= 0)
-                        r = sd_bus_message_close_container(m);
-                if (r < 0)
-                        return r;
-        }
-        return r;
-}
-
-static int append_object(sd_bus_message *m, const json_t *object, int depth) {
-        int r;
-
-        if (depth >= DEPTH_MAX)
-                return -EBADMSG;
-        r = sd_bus_message_open_container(m, 'a', "{sv}");
-        if (r >= 0 && json_is_object(object))
-                r = append_members(m, object, depth + 1);
-        return r < 0 ? r : sd_bus_message_close_container(m);
-}
-
-static int append_report(sd_bus_message *m, const Operation *op) {
-        const json_t *geometry = json_object_get(op->answer, "geometry");
-        int r;
-
-        r = sd_bus_message_open_container(m, 'a', "{sv}");
-        if (r >= 0)
-                r = append_members(m, json_object_get(op->answer, "schema"), 1);
-        if (r >= 0 && json_is_object(geometry)) {
-                r = sd_bus_message_open_container(m, 'e', "sv");
-                if (r >= 0)
-                        r = sd_bus_message_append(m, "s", "geometry");
-                if (r >= 0)
-                        r = append_variant(m, geometry, 1);
-                if (r >= 0)
-                        r = sd_bus_message_close_container(m);
-        }
-        if (r >= 0 && sd_bus_error_is_set(&op->step_error))
-                r = sd_bus_message_append(m, "{sv}{sv}", "error", "s", op->step_error.name, "message", "s", op->step_error.message);
-        return r < 0 ? r : sd_bus_message_close_container(m);
-}
-
 static void reply(Operation *op) {
         sd_bus_message *m = NULL;
         int r;
 
         r = sd_bus_message_new_method_return(op->message, &m);
         if (r >= 0)
-                r = append_report(m, op);
+                r = answer_append_report(m, op->answer, &op->step_error);
         if (r >= 0)
                 r = sd_bus_send(NULL, m, NULL);
         sd_bus_message_unref(m);

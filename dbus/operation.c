@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "dbus/operation.h"
 
+#include "dbus/answer.h"
 #include "dbus/device-bus.h"
 #include "dbus/errors.h"
 #include "dbus/manager-bus.h"
@@ -161,24 +162,7 @@ static int read_answer(Operation *op) {
         r = unlink_answer(op->answer_path);
         if (r < 0)
                 log_warning("%s can't be removed, ignoring: %s", op->answer_path, strerror(-r));
-        op->answer = json_loads(text, 0, NULL);
-        return json_is_object(op->answer) ? 0 : -EBADMSG;
-}
-
-/* The unit's own {"error":…,"failure":{…}}; 0 if it has no complaint. */
-static int check_answer(Operation *op) {
-        int error = (int) json_integer_value(json_object_get(op->answer, "error"));
-        json_t *object = json_object_get(op->answer, "failure");
-        Failure f = FAILURE_NULL;
-
-        if (error == 0)
-                return 0;
-        if (object && failure_from_json(object, &f) >= 0)
-                (void) bus_error_set_failure(&op->step_error, &f);
-        else
-                bus_error_setf(&op->step_error, BUS_ERROR_WORKER_FAILED, "%s: %s", op->asked_unit, strerror(error));
-        failure_done(&f);
-        return error > 0 ? -error : -EIO;
+        return answer_parse(text, &op->answer);
 }
 
 static void on_asked_job(void *userdata, const char *result, const sd_bus_error *error) {
@@ -194,7 +178,7 @@ static void on_asked_job(void *userdata, const char *result, const sd_bus_error 
                                op->asked_unit, !result && error && error->message ? error->message : strerror(-r),
                                op->asked_unit);
         else
-                r = check_answer(op);
+                r = answer_check(op->answer, op->asked_unit, &op->step_error);
         op->then(op, r);
 }
 

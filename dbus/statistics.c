@@ -62,7 +62,10 @@ static int append_latencies(sd_bus_message *m, const Counters *c) {
         return r < 0 ? r : close_dictionary(m);
 }
 
-static int append_all(sd_bus_message *m, const Device *d, const Counters *c) {
+/* Without a worker nothing is counted. */
+static int append(sd_bus_message *m, const Device *d, const void *reply) {
+        static const Counters nothing;
+        const Counters *c = reply ? &((const CountersReply *) reply)->counters : &nothing;
         const struct {
                 const char *key;
                 uint64_t value;
@@ -91,21 +94,6 @@ static int append_all(sd_bus_message *m, const Device *d, const Counters *c) {
         return r < 0 ? r : sd_bus_message_close_container(m);
 }
 
-/* Without a worker nothing is counted. */
-static int answer(sd_bus_message *call, const Device *d, const void *reply) {
-        static const Counters nothing;
-        sd_bus_message *m = NULL;
-        int r;
-
-        r = sd_bus_message_new_method_return(call, &m);
-        if (r >= 0)
-                r = append_all(m, d, reply ? &((const CountersReply *) reply)->counters : &nothing);
-        if (r >= 0)
-                r = sd_bus_send(NULL, m, NULL);
-        sd_bus_message_unref(m);
-        return r;
-}
-
 static int check(const void *reply, size_t size, uint32_t device_id) {
         return counters_reply_check(reply, size, device_id);
 }
@@ -116,5 +104,5 @@ const QueryKind statistics_query = {
         .timeout_usec = COUNTERS_TIMEOUT_USEC,
         .about = "what it has counted",
         .check = check,
-        .answer = answer,
+        .append = append,
 };

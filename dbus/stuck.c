@@ -2,17 +2,14 @@
 #include "dbus/stuck.h"
 
 #include "service/manager-stuck.h"
+#include "service/text.h"
 
-#include <jansson.h>
-
-/* A frame may come as any bytes: the bus disconnects who sends it others than UTF-8. */
+/* A frame may come as any bytes. */
 static void clean(char *s) {
-        json_t *j = json_string(s);
-
+        text_clean(s);
         for (; *s; s++)
-                if ((unsigned char) *s < 0x20 || *s == 0x7f || (!j && (unsigned char) *s >= 0x80))
+                if ((unsigned char) *s < 0x20 || *s == 0x7f)
                         *s = '?';
-        json_decref(j);
 }
 
 static int append_backtrace(sd_bus_message *m, const StuckRequest *request) {
@@ -42,23 +39,15 @@ static int append_request(sd_bus_message *m, const StuckRequest *request) {
         return r < 0 ? r : sd_bus_message_close_container(m);
 }
 
-static int answer(sd_bus_message *call, const Device *d, const void *reply) {
+static int append(sd_bus_message *m, const Device *d, const void *reply) {
         const StuckReply *stuck = reply;
-        sd_bus_message *m = NULL;
         int r;
 
         (void) d;
-        r = sd_bus_message_new_method_return(call, &m);
-        if (r >= 0)
-                r = sd_bus_message_open_container(m, 'a', "(stttas)");
+        r = sd_bus_message_open_container(m, 'a', "(stttas)");
         for (uint32_t i = 0; r >= 0 && stuck && i < stuck->n_requests; i++)
                 r = append_request(m, &stuck->requests[i]);
-        if (r >= 0)
-                r = sd_bus_message_close_container(m);
-        if (r >= 0)
-                r = sd_bus_send(NULL, m, NULL);
-        sd_bus_message_unref(m);
-        return r;
+        return r < 0 ? r : sd_bus_message_close_container(m);
 }
 
 static int check(const void *reply, size_t size, uint32_t device_id) {
@@ -71,5 +60,5 @@ const QueryKind stuck_query = {
         .timeout_usec = STUCK_TIMEOUT_USEC,
         .about = "what is in its hook",
         .check = check,
-        .answer = answer,
+        .append = append,
 };

@@ -53,10 +53,23 @@ static const char *explain(int r) {
         }
 }
 
+static int answer(const QueryKind *kind, sd_bus_message *call, const Device *d, const void *reply) {
+        sd_bus_message *m = NULL;
+        int r;
+
+        r = sd_bus_message_new_method_return(call, &m);
+        if (r >= 0)
+                r = kind->append(m, d, reply);
+        if (r >= 0)
+                r = sd_bus_send(NULL, m, NULL);
+        sd_bus_message_unref(m);
+        return r;
+}
+
 static void answer_all(WorkerQuery *q, const void *reply) {
         for (size_t i = 0; i < q->askers.n; i++) {
                 sd_bus_message *m = q->askers.all[i].message;
-                int r = q->kind->answer(m, q->device, reply);
+                int r = answer(q->kind, m, q->device, reply);
 
                 if (r < 0) {
                         log_warning("The answer to %s could not be sent: %s", sd_bus_message_get_sender(m), strerror(-r));
@@ -103,7 +116,7 @@ int worker_query_begin(DeviceBus *db, const QueryKind *kind, WorkerQuery **slot,
                 if (!means_nobody(r))
                         return bus_error_setf(e, BUS_ERROR_WORKER_FAILED, "The worker of device %s can't be asked: %s.",
                                               d->config->name, strerror(-r));
-                r = kind->answer(m, d, NULL);
+                r = answer(kind, m, d, NULL);
                 return r < 0 ? r : 1;
         }
         *slot = q;

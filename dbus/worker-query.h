@@ -22,8 +22,8 @@ typedef struct QueryKind {
         const char *about; /* "what is in its hook" */
         /* 0, or a negative errno. */
         int (*check)(const void *reply, size_t size, uint32_t device_id);
-        /* Answers one call. reply has been checked; NULL: there is no worker, or one that has not come so far. */
-        int (*answer)(sd_bus_message *call, const Device *d, const void *reply);
+        /* What a call is answered with. reply has been checked; NULL: there is no worker, or one that has not come so far. */
+        int (*append)(sd_bus_message *m, const Device *d, const void *reply);
 } QueryKind;
 
 /* As a bus handler returns: 1, or a negative errno with e filled. slot, of the device, is where the query is kept while it

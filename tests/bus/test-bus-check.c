@@ -62,6 +62,25 @@ static void test_error(Fixture *f, gconstpointer data) {
         j = report("", 1);
         g_assert_cmpstr(json_string_value(json_object_get(j, "error")), ==, "org.ublk.Error.HookFailed");
         json_decref(j);
+        /* No errno, but no success. */
+        fixture_write(f, "check-hook", "{\"error\":4294967296}");
+        j = report("", 1);
+        g_assert_cmpstr(json_string_value(json_object_get(j, "error")), ==, "org.ublk.Error.WorkerFailed");
+        json_decref(j);
+}
+
+/* Of which the bus would take none. */
+static void test_noncharacters(Fixture *f, gconstpointer data) {
+        json_t *j;
+
+        (void) data;
+        fixture_write(f, "check-hook", "{\"error\":22,\"schema\":{\"class\":\"A\xef\xbf\xbe\",\"\xef\xbf\xbf\":\"b\"},"
+                                       "\"failure\":{\"kind\":\"hook\",\"errno\":5,\"message\":\"not \xef\xb7\x90\"}}");
+        j = report("", 1);
+        g_assert_cmpstr(json_string_value(json_object_get(j, "class")), ==, "A???");
+        g_assert_cmpstr(json_string_value(json_object_get(j, "message")), ==, "not ???");
+        g_assert_cmpuint(json_object_size(j), ==, 3);
+        json_decref(j);
 }
 
 /* What no hook can be asked with is an error of the call. */
@@ -118,6 +137,7 @@ int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         fixture_add("/bus/check/report", test_report);
         fixture_add("/bus/check/error", test_error);
+        fixture_add("/bus/check/noncharacters", test_noncharacters);
         fixture_add("/bus/check/refused", test_refused);
         fixture_add("/bus/check/nonsense", test_nonsense);
         fixture_add("/bus/check/ublkctl", test_ublkctl);

@@ -48,8 +48,8 @@ static void test_answers(Fixture *f, gconstpointer data) {
         fixture_write(f, "stuck-0", TWO);
         assert_get(f, path, "read 4096 512 12500000 [disk.rb:7:in `read'] [disk.rb:9]\nwrite_zeroes 8192 1099511627776 2000000\n");
         /* Bytes that the bus can't take. */
-        fixture_write(f, "stuck-0", "flush 0 0 1000000 caf\xc3\xa9;a\xff\xc3\x01;;\x7f" "b\n");
-        assert_get(f, path, "flush 0 0 1000000 [caf\xc3\xa9] [a???] [?b]\n");
+        fixture_write(f, "stuck-0", "flush 0 0 1000000 caf\xc3\xa9;a\xff\xc3\x01;;\x7f" "b;\xef\xbf\xbe\n");
+        assert_get(f, path, "flush 0 0 1000000 [caf\xc3\xa9] [a???] [?b] [???]\n");
 }
 
 /* A worker's word is not taken for it, nor is it waited for for long. */
