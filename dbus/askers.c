@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "dbus/askers.h"
 
+#include "dbus/errors.h"
 #include "service/util.h"
 
 static size_t count(const Askers *a, uid_t uid) {

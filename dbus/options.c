@@ -161,13 +161,11 @@ static int check_file_size(const DeviceConfig *c, sd_bus_error *e) {
         int r;
 
         r = device_config_serialize(c, &text);
-        if (r < 0)
-                return r;
-        if (strlen(text) > CONFIG_MAX_FILE)
+        if (r == -E2BIG)
                 return bus_error_setf(e, SD_BUS_ERROR_INVALID_ARGS,
                                       "The arguments of the hook are longer than a device's file may be, %d bytes in all.",
                                       CONFIG_MAX_FILE);
-        return 0;
+        return r;
 }
 
 int options_read(sd_bus_message *m, DeviceConfig *c, sd_bus_error *e) {

@@ -98,6 +98,45 @@ const Argument *device_config_find_argument(const DeviceConfig *c, const char *n
         return NULL;
 }
 
+static bool is_signed(const char *s, uint64_t max) {
+        uint64_t v;
+
+        return *s == '-' ? parse_u64(s + 1, max + 1, &v) >= 0 : parse_u64(s, max, &v) >= 0;
+}
+
+static bool is_double(const char *s) {
+        char *end;
+
+        (void) strtod(s, &end);
+        return end > s && *end == 0;
+}
+
+static bool value_is_valid(char type, const char *s) {
+        uint64_t v;
+
+        switch (type) {
+        case 'y':
+                return parse_u64(s, UINT8_MAX, &v) >= 0;
+        case 'b':
+                return streq(s, "true") || streq(s, "false");
+        case 'n':
+                return is_signed(s, INT16_MAX);
+        case 'q':
+                return parse_u64(s, UINT16_MAX, &v) >= 0;
+        case 'i':
+                return is_signed(s, INT32_MAX);
+        case 'u':
+                return parse_u64(s, UINT32_MAX, &v) >= 0;
+        case 'x':
+                return is_signed(s, INT64_MAX);
+        case 't':
+                return parse_u64(s, UINT64_MAX, &v) >= 0;
+        case 'd':
+                return is_double(s);
+        }
+        return type == 's';
+}
+
 int device_config_add_argument(DeviceConfig *c, const char *name, char type, const char *value) {
         _cleanup_free_ char *n = NULL, *v = NULL;
         Argument *grown;
@@ -106,6 +145,8 @@ int device_config_add_argument(DeviceConfig *c, const char *name, char type, con
                 return -EINVAL;
         if (c->n_arguments >= CONFIG_MAX_ARGUMENTS || strlen(value) > CONFIG_MAX_VALUE)
                 return -E2BIG;
+        if (!value_is_valid(type, value))
+                return -ERANGE;
         if (device_config_find_argument(c, name))
                 return -EEXIST;
         if (xstrdup(name, &n) < 0 || xstrdup(value, &v) < 0)
@@ -128,6 +169,8 @@ int device_config_set_argument(DeviceConfig *c, const char *name, char type, con
                 return -EINVAL;
         if (strlen(value) > CONFIG_MAX_VALUE)
                 return -E2BIG;
+        if (!value_is_valid(type, value))
+                return -ERANGE;
         copy = strdup(value);
         if (!copy)
                 return -ENOMEM;
@@ -285,10 +328,14 @@ int device_config_set(DeviceConfig *c, const char *key, const char *value, const
         return set_field(k, (char *) c + k->field, value);
 }
 
+static bool is_control(char c) {
+        return (unsigned char) c < 0x20 || c == 0x7f;
+}
+
 /* Text of a value: control characters and backslash as \xNN, so that a value is always one line. */
 static void put_escaped(FILE *f, const char *s) {
         for (; *s; s++)
-                if ((unsigned char) *s < 0x20 || *s == 0x7f || *s == '\\')
+                if (is_control(*s) || *s == '\\')
                         fprintf(f, "\\x%02x", (unsigned char) *s);
                 else
                         fputc(*s, f);
@@ -363,9 +410,18 @@ static int parse_argument(Parser *p, const char *key, const char *value) {
                 return parse_fail(p, "argument given twice", key);
         if (r == -E2BIG)
                 return parse_fail(p, "too many arguments, or a value that is too long", key);
+        if (r == -ERANGE)
+                return parse_fail(p, "an argument's value is none of its type", key);
         if (r < 0)
                 return parse_fail(p, "bad name or type of an argument", key);
         return 0;
+}
+
+static bool has_control(const char *s) {
+        for (; *s; s++)
+                if (is_control(*s))
+                        return true;
+        return false;
 }
 
 static int parse_line(Parser *p, char *line) {
@@ -386,6 +442,8 @@ static int parse_line(Parser *p, char *line) {
         if (!value)
                 return parse_fail(p, "not KEY=VALUE", NULL);
         *value++ = 0;
+        if (has_control(value))
+                return parse_fail(p, "a control character, which is to be \\xNN, in the value of", line);
         if (unescape(value) < 0)
                 return parse_fail(p, "bad \\xNN in the value of", line);
         if (!text_is_valid(value))
@@ -508,6 +566,8 @@ int device_config_serialize(const DeviceConfig *c, char **ret) {
         }
         if (fclose(f) != 0)
                 return -ENOMEM;
+        if (size > CONFIG_MAX_FILE)
+                return -E2BIG;
         *ret = TAKE_PTR(text);
         return 0;
 }

@@ -95,7 +95,8 @@ static inline void device_config_freep(DeviceConfig **c) {
         device_config_free(*c);
 }
 
-/* Copies its strings. -EEXIST for a second one, -E2BIG past CONFIG_MAX_ARGUMENTS, -EINVAL for a bad name or type. */
+/* Copies its strings. -EEXIST for a second one, -E2BIG past CONFIG_MAX_ARGUMENTS or CONFIG_MAX_VALUE, -EINVAL for a bad name or
+ * type, -ERANGE for a value that is none of its type. */
 int device_config_add_argument(DeviceConfig *c, const char *name, char type, const char *value);
 
 /* The same, in place of one that is there. */
@@ -110,6 +111,7 @@ int device_config_set(DeviceConfig *c, const char *key, const char *value, const
 
 /* Parses text; on error -EBADMSG and *ret_message (owned by the caller) says line and cause. */
 int device_config_parse(uint32_t id, const char *text, DeviceConfig **ret, char **ret_message);
+/* -E2BIG past CONFIG_MAX_FILE: nobody could read that again. */
 int device_config_serialize(const DeviceConfig *c, char **ret);
 
 /* Persistent file first, then the transient one. -ENOENT if there is none, -EBADMSG with *ret_message. */

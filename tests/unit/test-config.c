@@ -171,6 +171,61 @@ static void test_hook_timeout(void) {
         g_assert_cmpuint(usual->hook_timeout_usec, ==, 30 * USEC_PER_SEC);
 }
 
+/* Whatever can be in the path of a script is in its file as what it is. */
+static void test_hook_path(void) {
+        _cleanup_(device_config_freep) DeviceConfig *a = parse_ok(HEAD), *b = NULL;
+        _cleanup_free_ char *text = NULL;
+
+        g_assert_cmpint(device_config_set(a, "Hook", "/opt/a\\b c=[d]#\xc3\xa9.rb", NULL), ==, 0);
+        g_assert_cmpint(device_config_serialize(a, &text), ==, 0);
+        g_assert_nonnull(strstr(text, "\nHook=/opt/a\\x5cb c=[d]#\xc3\xa9.rb\n"));
+        b = parse_ok(text);
+        g_assert_cmpstr(b->hook, ==, a->hook);
+}
+
+/* Escaped, it can be four times as long as in the program. */
+static void test_length(void) {
+        _cleanup_(device_config_freep) DeviceConfig *c = parse_ok(HEAD);
+        g_autofree char *value = g_strnfill(CONFIG_MAX_VALUE, '\n');
+        char *text = NULL;
+
+        for (char name[] = "a"; *name < 'd'; (*name)++)
+                g_assert_cmpint(device_config_add_argument(c, name, 's', value), ==, 0);
+        g_assert_cmpint(device_config_serialize(c, &text), ==, 0);
+        free(text);
+        g_assert_cmpint(device_config_add_argument(c, "d", 's', value), ==, 0);
+        g_assert_cmpint(device_config_serialize(c, &text), ==, -E2BIG);
+        g_assert_cmpint(device_config_save_to(c, "/nonexistent/nowhere"), ==, -E2BIG);
+}
+
+static void test_types(void) {
+        static const struct {
+                char type;
+                const char *least, *most, *others[4];
+        } cases[] = {
+                { 'y', "0", "255", { "256", "-1", "", "1 " } },
+                { 'b', "true", "false", { "yes", "1", "", "True" } },
+                { 'n', "-32768", "32767", { "-32769", "32768", "-", "+1" } },
+                { 'q', "0", "65535", { "65536", "-1", "0x1", "1K" } },
+                { 'i', "-2147483648", "2147483647", { "-2147483649", "2147483648", "--1", "" } },
+                { 'u', "0", "4294967295", { "4294967296", "-1", "1.0", "" } },
+                { 'x', "-9223372036854775808", "9223372036854775807", { "-9223372036854775809", "9223372036854775808", "x", "" } },
+                { 't', "0", "18446744073709551615", { "18446744073709551616", "-1", "1M", "" } },
+                { 'd', "-1.5", "1e300", { "1,5", "", "1.5x", "." } },
+        };
+        _cleanup_(device_config_freep) DeviceConfig *c = device_config_new(0);
+
+        for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+                g_assert_cmpint(device_config_set_argument(c, "a", cases[i].type, cases[i].least), ==, 0);
+                g_assert_cmpint(device_config_set_argument(c, "a", cases[i].type, cases[i].most), ==, 0);
+                for (size_t k = 0; k < ELEMENTSOF(cases[i].others); k++) {
+                        g_assert_cmpint(device_config_set_argument(c, "a", cases[i].type, cases[i].others[k]), ==, -ERANGE);
+                        g_assert_cmpint(device_config_add_argument(c, "b", cases[i].type, cases[i].others[k]), ==, -ERANGE);
+                }
+                g_assert_cmpstr(device_config_find_argument(c, "a")->value, ==, cases[i].most);
+        }
+}
+
 static void test_refused(void) {
         static const struct {
                 const char *text, *expected;
@@ -208,6 +263,8 @@ static void test_refused(void) {
                 { HEAD "[Arguments]\nsize=s:\\n\n", "\\xNN" },
                 { HEAD "[Arguments]\npath=s:/caf\xe9\n", "line 5: not UTF-8" },
                 { HEAD "[Arguments]\npath=s:/caf\\xe9\n", "not UTF-8" },
+                { HEAD "[Arguments]\nsize=s:a\tb\n", "control character" },
+                { HEAD "[Arguments]\nsize=t:1M\n", "none of its type: size" },
                 { HEAD "# \xef\xbf\xbe\n", "line 4: not UTF-8" },
         };
 
@@ -284,6 +341,9 @@ int main(int argc, char *argv[]) {
         g_test_add_func("/config/move", test_move);
         g_test_add_func("/config/needs", test_needs);
         g_test_add_func("/config/hook-timeout", test_hook_timeout);
+        g_test_add_func("/config/hook-path", test_hook_path);
+        g_test_add_func("/config/length", test_length);
+        g_test_add_func("/config/types", test_types);
         g_test_add_func("/config/refused", test_refused);
         g_test_add_func("/config/limits-of-arguments", test_limits_of_arguments);
         g_test_add_func("/config/files", test_files);
