@@ -5,6 +5,7 @@
 #include "service/paths.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
 
 #define MAX_FILE 4096
@@ -33,20 +34,30 @@ static int culprits_path(const Culprits *c, char **ret) {
         return config_path(ret, PATH_WORKER_CULPRITS, c->config->id);
 }
 
+static int parse_culprit(char *line, Culprit *ret) {
+        static const uint64_t limits[] = { UINT8_MAX, UINT64_MAX, UINT64_MAX, UINT_MAX };
+        uint64_t numbers[ELEMENTSOF(limits)];
+
+        for (size_t i = 0; i < ELEMENTSOF(limits); i++) {
+                const char *word = strsep(&line, " ");
+
+                if (!word || parse_u64(word, limits[i], &numbers[i]) < 0)
+                        return -EINVAL;
+        }
+        *ret = (Culprit) { .op = (uint8_t) numbers[0], .offset = numbers[1], .length = numbers[2], .deaths = (unsigned) numbers[3] };
+        return line ? -EINVAL : 0;
+}
+
 /* "TAG NEWS", then "OP OFFSET LENGTH DEATHS" for each. What can't be read is not there. */
 static void parse(Culprits *c, char *text) {
         char *line = strsep(&text, "\n");
-        unsigned news, op;
+        unsigned news;
         uint64_t tag;
-        Culprit x;
 
         if (sscanf(line, "%16" SCNx64 " %1u", &tag, &news) != 2 || tag != device_config_kernel_tag(c->config))
                 return;
-        while (c->n < CULPRITS_MAX && (line = strsep(&text, "\n")) &&
-               sscanf(line, "%3u %20" SCNu64 " %20" SCNu64 " %4u", &op, &x.offset, &x.length, &x.deaths) == 4 && op <= UINT8_MAX) {
-                x.op = (uint8_t) op;
-                c->list[c->n++] = x;
-        }
+        while (c->n < CULPRITS_MAX && (line = strsep(&text, "\n")) && parse_culprit(line, &c->list[c->n]) >= 0)
+                c->n++;
         c->news = news && c->n > 0;
 }
 

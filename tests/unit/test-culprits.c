@@ -196,7 +196,8 @@ static void test_many(void) {
 /* Of another device, or of nobody. */
 static void test_nonsense(void) {
         static const char *const texts[] = { "", "\n", "x", "1 1\n0 0 512 2\n", "%s 1\n", "%s 1\nx", "%s 1\n999 0 512 2\n", "%s 1\n0 0 512\n", "%s\n0 0 512 2\n",
-                                             "%s 1\n0 -5 512\n" };
+                                             "%s 1\n0 -5 512\n", "%s 1\n0 -5 512 2\n", "%s 1\n0 0 512 -2\n", "%s 1\n0 0 512 2 \n",
+                                             "%s 1\n0 0 99999999999999999999 2\n" };
         g_autofree char *tag = g_strdup_printf("%" G_GINT64_MODIFIER "x", device_config_kernel_tag(config)), *big = g_strnfill(100000, '0');
         Culprits *c;
         CallView v;
