@@ -75,13 +75,28 @@ static sd_bus *bus;
 static sd_event *event;
 static uint32_t last_job, last_pid = 1000;
 
+/* systemd forgets units that are down: one of them, if it is to have room for another. */
+static Unit *unit_unload(void) {
+        static size_t next;
+
+        for (size_t i = 0; i < MAX_UNITS; i++) {
+                Unit *u = &units[next++ % MAX_UNITS];
+
+                if (streq(u->active_state, "inactive") && !u->enabled && !u->slow && u->worker == 0)
+                        return u;
+        }
+        return NULL;
+}
+
 static Unit *unit_get(const char *name, bool load) {
         for (size_t i = 0; i < n_units; i++)
                 if (streq(units[i].name, name))
                         return &units[i];
-        if (!load || n_units >= MAX_UNITS)
+        if (!load)
                 return NULL;
-        Unit *u = &units[n_units++];
+        Unit *u = n_units < MAX_UNITS ? &units[n_units++] : unit_unload();
+        if (!u)
+                return NULL;
         *u = (Unit) { .active_state = "inactive", .sub_state = "dead", .result = "success" };
         snprintf(u->name, sizeof(u->name), "%s", name);
         return u;
