@@ -115,7 +115,7 @@ static void offer_values(const char *option, bool is_boolean) {
         } known[] = {
                 { "recovery", "reissue fail fail-io none" },
                 { "on-failure", "wait error" },
-                { "data-path", "auto string" },
+                { "data-path", "auto string buffer" },
         };
         const char *values = is_boolean ? "yes no" : NULL;
         _cleanup_free_ char *copy = NULL;

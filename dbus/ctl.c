@@ -40,7 +40,9 @@ static const char *remedy_of(const char *error) {
                 { BUS_ERROR_NO_SUCH_HOOK, "Put the hook's file into one of these directories." },
                 { BUS_ERROR_HOOK_FAILED, "The hook's backtrace: journalctl -u 'ublk-ruby-device@*'" },
                 { BUS_ERROR_NO_KERNEL_SUPPORT, "ublkctl probe shows what this kernel has." },
+                { BUS_ERROR_WORKER_FAILED, "What was logged of it: journalctl -u ublk-ruby.service -u 'ublk-ruby-device@*'" },
                 { BUS_ERROR_OPERATION_IN_PROGRESS, "Wait for it to end: ublkctl list" },
+                { BUS_ERROR_CANCELLED, "What has become of it: ublkctl list" },
         };
 
         for (size_t i = 0; error && i < ELEMENTSOF(remedies); i++)

@@ -93,6 +93,7 @@ static void test_complete(Fixture *f, gconstpointer data) {
         check_equal("--complete create x memory fast=", "fast=yes\nfast=no\n");
         check_equal("--complete create x memory mlock=n", "mlock=yes\nmlock=no\n");
         check_equal("--complete create x memory recovery=", "recovery=reissue\nrecovery=fail\nrecovery=fail-io\nrecovery=none\n");
+        check_equal("--complete create x memory data-path=", "data-path=auto\ndata-path=string\ndata-path=buffer\n");
         check_equal("--complete create x memory size=", "");
         check("--complete set disk0 ''", "size=\tbytes");
         check_equal("--complete persist disk0 ''", "yes\nno\n");
