@@ -37,6 +37,8 @@ module UBLK
 
       # Takes over a device of this library whose server is gone. The target must be the same disk: size, block
       # sizes and read_only. Waits up to 10 seconds for the former server to be gone, then Errno::EBUSY.
+      # A target with a file that is locked (see FileLock) has waited for that one as it was made; the process that handed the
+      # device over gives the same target again, which still has the lock.
       def recover(target, id:, mlock: true)
         check_target(target)
         control = Control.new
