@@ -17,8 +17,8 @@ int askers_add(Askers *a, sd_bus_message *m, uid_t uid, sd_bus_error *e) {
 
         if (count(a, uid) >= ASKERS_MAX_PER_USER)
                 return bus_error_setf(e, SD_BUS_ERROR_LIMITS_EXCEEDED,
-                                         "%d calls of user id %u wait for this answer, which is the most; try again later.",
-                                         ASKERS_MAX_PER_USER, uid);
+                                      "%d calls of user id %u wait for this answer, which is the most; try again later.",
+                                      ASKERS_MAX_PER_USER, uid);
         grown = reallocarray(a->all, a->n + 1, sizeof(Asker));
         if (!grown)
                 return -ENOMEM;

@@ -23,11 +23,11 @@ static int check_limits(const ManagerBus *mb, uid_t uid, sd_bus_error *e) {
         }
         if (own >= (is_root ? OPERATIONS_MAX : OPERATIONS_MAX_PER_USER))
                 return bus_error_setf(e, SD_BUS_ERROR_LIMITS_EXCEEDED,
-                                         "%zu calls of user id %u are being worked on, which is the most; try again later.", own, uid);
+                                      "%zu calls of user id %u are being worked on, which is the most; try again later.", own, uid);
         if (!is_root && others >= OPERATIONS_MAX)
                 return bus_error_setf(e, SD_BUS_ERROR_LIMITS_EXCEEDED,
-                                         "%zu calls of other users than root are being worked on, which is the most; try again later.",
-                                         others);
+                                      "%zu calls of other users than root are being worked on, which is the most; try again later.",
+                                      others);
         return 0;
 }
 
