@@ -350,10 +350,6 @@ static void test_operations_of_users(Fixture *f, gconstpointer data) {
         Fixture users[USERS + 1];
 
         (void) data;
-        if (getuid() != 0) {
-                g_test_skip("Only root can be several users.");
-                return;
-        }
         fixture_start_polkit(f);
         fixture_write(f, "polkit-create-device", "yes");
         fixture_write(f, "hold", "");
@@ -405,7 +401,8 @@ int main(int argc, char **argv) {
         fixture_add("/bus/polkit/changes", test_changes);
         fixture_add("/bus/polkit/many", test_many);
         fixture_add("/bus/polkit/operations", test_operations);
-        fixture_add("/bus/polkit/operations-of-users", test_operations_of_users);
+        if (getuid() == 0) /* tools/test runs it so, too: nobody else can be several users */
+                fixture_add("/bus/polkit/operations-of-users", test_operations_of_users);
         fixture_add("/bus/polkit/stopped", test_stopped);
         return g_test_run();
 }
