@@ -171,18 +171,6 @@ static void test_hook_timeout(void) {
         g_assert_cmpuint(usual->hook_timeout_usec, ==, 30 * USEC_PER_SEC);
 }
 
-/* Whatever can be in the path of a script is in its file as what it is. */
-static void test_hook_path(void) {
-        _cleanup_(device_config_freep) DeviceConfig *a = parse_ok(HEAD), *b = NULL;
-        _cleanup_free_ char *text = NULL;
-
-        g_assert_cmpint(device_config_set(a, "Hook", "/opt/a\\b c=[d]#\xc3\xa9.rb", NULL), ==, 0);
-        g_assert_cmpint(device_config_serialize(a, &text), ==, 0);
-        g_assert_nonnull(strstr(text, "\nHook=/opt/a\\x5cb c=[d]#\xc3\xa9.rb\n"));
-        b = parse_ok(text);
-        g_assert_cmpstr(b->hook, ==, a->hook);
-}
-
 /* Escaped, it can be four times as long as in the program. */
 static void test_length(void) {
         _cleanup_(device_config_freep) DeviceConfig *c = parse_ok(HEAD);
@@ -341,7 +329,6 @@ int main(int argc, char *argv[]) {
         g_test_add_func("/config/move", test_move);
         g_test_add_func("/config/needs", test_needs);
         g_test_add_func("/config/hook-timeout", test_hook_timeout);
-        g_test_add_func("/config/hook-path", test_hook_path);
         g_test_add_func("/config/length", test_length);
         g_test_add_func("/config/types", test_types);
         g_test_add_func("/config/refused", test_refused);
