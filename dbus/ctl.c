@@ -31,6 +31,7 @@ static const char *remedy_of(const char *error) {
                 { SD_BUS_ERROR_SERVICE_UNKNOWN, "Start the service: systemctl start ublk-ruby.service" },
                 { SD_BUS_ERROR_NAME_HAS_NO_OWNER, "Start the service: systemctl start ublk-ruby.service" },
                 { "org.freedesktop.DBus.Error.Spawn.ChildExited", "Start the service: systemctl start ublk-ruby.service" },
+                { "org.freedesktop.systemd1.UnitMasked", "Let it start: systemctl unmask ublk-ruby.service" },
                 { "org.freedesktop.systemd1.NoSuchUnit", "Is ublk-ruby.service installed? systemctl daemon-reload" },
                 { SD_BUS_ERROR_NO_REPLY, "It may still be at work: ublkctl list; journalctl -u ublk-ruby.service" },
                 { SD_BUS_ERROR_TIMEOUT, "It may still be at work: ublkctl list; journalctl -u ublk-ruby.service" },
