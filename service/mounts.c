@@ -4,8 +4,7 @@
 #include "service/config.h"
 
 #include <fcntl.h>
-#include <linux/openat2.h>
-#include <sys/syscall.h>
+#include <sys/stat.h>
 
 #define MOUNTINFO "/proc/self/mountinfo"
 #define MOUNTINFO_MAX (4U << 20)
@@ -146,18 +145,34 @@ static const Mount *find_at_hand(const Mounts *m, const char *path) {
         return mounts_find(m, path);
 }
 
-/* Linux 5.6; glibc has no function for it. */
+/* Name by name, as none of them may be a link or have something mounted on it. Not with openat2(2), which would do all of it:
+ * RestrictSUIDSGID= of the unit forbids that one, as its filter can't look into it. */
 static int open_on_mount(const Mount *mount, const char *rest) {
-        const struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS };
-        _cleanup_close_ int point = open(mount->point, O_PATH | O_CLOEXEC);
-        int fd;
+        _cleanup_close_ int fd = open(mount->point, O_PATH | O_CLOEXEC);
+        uint64_t wanted, got;
+        size_t n;
+        int r;
 
-        if (point < 0)
+        if (fd < 0)
                 return -errno;
-        if (!*rest)
-                return TAKE_FD(point);
-        fd = (int) syscall(SYS_openat2, point, rest, &how, sizeof(how));
-        return fd >= 0 ? fd : errno == EXDEV ? -EREMOTE : -errno;
+        r = fd_mount_id(fd, &wanted);
+        for (const char *at = rest, *word; r >= 0 && (word = next_name(&at, &n), n > 0);) {
+                _cleanup_free_ char *name = strndup(word, n);
+                struct stat st;
+                int next;
+
+                if (!name)
+                        return -ENOMEM;
+                next = openat(fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+                if (next < 0)
+                        return -errno;
+                safe_close(fd);
+                fd = next;
+                r = fd_mount_id(fd, &got);
+                if (r >= 0 && (got != wanted || fstat(fd, &st) < 0 || S_ISLNK(st.st_mode)))
+                        return -EREMOTE;
+        }
+        return r < 0 ? r : TAKE_FD(fd);
 }
 
 int mounts_open_at_hand(const char *path, int *ret_fd) {

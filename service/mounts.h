@@ -32,5 +32,5 @@ const Mount *mounts_find(const Mounts *m, const char *path);
 /* On another one than /, or on another part of the same file system than it would be if only / were mounted. */
 bool mounts_is_elsewhere(const Mounts *m, const char *path);
 
-/* O_PATH. -EREMOTE: whoever touches what is there, or what a symbolic link on the way leads to, might wait for ever. */
+/* O_PATH. -EREMOTE: whoever touches what is there might wait for ever; or there is a symbolic link on the way, which may lead to such a place. */
 int mounts_open_at_hand(const char *path, int *ret_fd);

@@ -136,15 +136,6 @@ int state_claim(const char *path, uint64_t owner) {
         return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
-static int mount_of(int fd, uint64_t *ret) {
-        struct statx sx;
-
-        if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &sx) < 0)
-                return -errno;
-        *ret = sx.stx_mnt_id;
-        return 0;
-}
-
 typedef struct Emptying {
         int fd;             /* the directory that is emptied */
         uint64_t mount;     /* it is there */
@@ -184,7 +175,7 @@ static int open_below(const Emptying *e, int fd, const char *name) {
         below = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (below < 0)
                 return -errno;
-        r = mount_of(below, &mount);
+        r = fd_mount_id(below, &mount);
         if (r < 0)
                 return r;
         return mount == e->mount ? TAKE_FD(below) : -EXDEV;
@@ -311,7 +302,7 @@ static int sweep(const State *s, uint64_t deadline_usec) {
         Emptying e = { .fd = s->fd, .deadline_usec = deadline_usec };
         int fd, r;
 
-        r = mount_of(s->fd, &e.mount);
+        r = fd_mount_id(s->fd, &e.mount);
         if (r < 0)
                 return r;
         fd = openat(s->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

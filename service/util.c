@@ -162,6 +162,15 @@ static int fsync_parent(const char *path) {
         return 0;
 }
 
+int fd_mount_id(int fd, uint64_t *ret) {
+        struct statx sx;
+
+        if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &sx) < 0)
+                return -errno;
+        *ret = sx.stx_mnt_id;
+        return 0;
+}
+
 int unlink_durably(const char *path) {
         if (unlink(path) < 0)
                 return errno == ENOENT ? 0 : -errno;

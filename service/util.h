@@ -84,6 +84,8 @@ int write_file_atomic(const char *path, const void *data, size_t size, mode_t mo
 /* The same for the members of a group, before anybody can see it; (gid_t) -1 is that of the process. */
 int write_file_atomic_for(const char *path, const void *data, size_t size, mode_t mode, gid_t group);
 
+/* Which mount it was opened through (Linux 5.8). */
+int fd_mount_id(int fd, uint64_t *ret);
 /* Removes it for good: a crash does not bring it back. No error if it is not there. */
 int unlink_durably(const char *path);
 
