@@ -20,6 +20,7 @@ static void be_worker(void) {
         g_assert_cmpint(store_open(&s), ==, 0);
         g_assert_null(g_getenv("LISTEN_FDS")); /* the hook's children have no part in it */
         job(&s);
+        _exit(0); /* as a worker does, which frees none of this */
 }
 
 /* A worker that is started with what systemd keeps. */
