@@ -1,7 +1,6 @@
 # shellcheck shell=bash
 # cryptsetup reads what the hook wrote, and the hook what cryptsetup wrote.
 key=/etc/ublk-ruby/secrets/example
-install -d -m 700 /etc/ublk-ruby/secrets
 (umask 077; head -c 64 /dev/urandom >$key)
 disk=(encrypted path=/srv/example/disk.img key=$key)
 modprobe -a loop dm_crypt
@@ -52,4 +51,4 @@ for way in $ways; do
     fails "$way: a key of two equal halves" 'two equal halves' serve encrypted path=/srv/example/disk.img key=$key.twice
     rm -f /srv/example/disk.img
 done
-rm -r /etc/ublk-ruby/secrets
+rm -f $key*
