@@ -5,6 +5,7 @@
 #include "bus-fixture.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -201,6 +202,16 @@ static void await_line(Child *c, const char *part) {
         g_error("It ended without \"%s\".", part);
 }
 
+/* Until it hears what happens: as JSON it does not say that it is ready. */
+static void await_monitor(const Child *c) {
+        struct pollfd p = { .fd = fileno(c->out), .events = POLLIN };
+
+        do {
+                g_free(ctl("persist disk0 yes", 0));
+                g_free(ctl("persist disk0 no", 0));
+        } while (poll(&p, 1, 100) == 0);
+}
+
 static void test_monitor(Fixture *f, gconstpointer data) {
         g_autofree char *path = NULL;
         Child plain, json;
@@ -212,6 +223,7 @@ static void test_monitor(Fixture *f, gconstpointer data) {
         path = fixture_create(f, "disk0", "memory");
         g_assert_nonnull(path);
         await_line(&plain, " disk0 added Name=disk0 Node=/dev/ublkb0 Hook=memory State=live");
+        await_monitor(&json);
         fixture_set_unit(f, UNIT, "failed", "failed", "exit-code", "");
         await_line(&plain, " disk0 changed State=failed");
         fixture_set_unit(f, UNIT, "failed", "failed", "exit-code", "{\"kind\":\"hook\",\"message\":\"a\\u001b\\u009b\\nb\"}");
