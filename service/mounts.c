@@ -124,7 +124,7 @@ static bool is_part_of(const Mount *mount, const Mount *root) {
 bool mounts_is_elsewhere(const Mounts *m, const char *path) {
         const Mount *mount = mounts_find(m, path), *root = mounts_find(m, "/");
 
-        return !mount || !root || (mount != root && !is_part_of(mount, root));
+        return mount != root && (!root || !is_part_of(mount, root));
 }
 
 static bool may_hang(const Mount *mount) {

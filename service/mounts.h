@@ -27,7 +27,7 @@ int mounts_read(Mounts *m);
 int mounts_parse(Mounts *m, char *text);
 void mounts_done(Mounts *m);
 
-/* The one that path lies on; NULL: there is none. */
+/* The one that path lies on; NULL: none that is seen, as for / itself in a chroot. */
 const Mount *mounts_find(const Mounts *m, const char *path);
 /* On another one than /, or on another part of the same file system than it would be if only / were mounted. */
 bool mounts_is_elsewhere(const Mounts *m, const char *path);

@@ -44,7 +44,19 @@ static void test_find(void) {
         mounts_done(&m);
         g_assert_cmpint(mounts_parse(&m, strdup("")), ==, 0);
         g_assert_null(mounts_find(&m, "/"));
-        g_assert_true(mounts_is_elsewhere(&m, "/"));
+        g_assert_false(mounts_is_elsewhere(&m, "/"));
+        mounts_done(&m);
+}
+
+/* Whoever is in a chroot sees what is mounted below it, and not what that itself is on. */
+static void test_chroot(void) {
+        Mounts m;
+
+        g_assert_cmpint(mounts_parse(&m, strdup("36 35 0:39 / /proc rw - proc proc rw\n")), ==, 0);
+        g_assert_null(mounts_find(&m, "/"));
+        g_assert_false(mounts_is_elsewhere(&m, "/"));
+        g_assert_false(mounts_is_elsewhere(&m, "/srv/x"));
+        g_assert_true(mounts_is_elsewhere(&m, "/proc/x"));
         mounts_done(&m);
 }
 
@@ -92,6 +104,7 @@ static void test_remote(void) {
 int main(int argc, char **argv) {
         g_test_init(&argc, &argv, NULL);
         g_test_add_func("/mounts/find", test_find);
+        g_test_add_func("/mounts/chroot", test_chroot);
         g_test_add_func("/mounts/open", test_open);
         g_test_add_func("/mounts/remote", test_remote);
         return g_test_run();
