@@ -103,16 +103,25 @@ class FileDisk < UBLK::Target
   def remedy(error)
     place = target
     return home_remedy if place.start_with?("/home/", "/root/", "/run/user/")
-    return "the service has a #{$~[1]} of its own; move the image, for example to /srv" if place =~ %r{\A(/tmp|/var/tmp)/}
+    return temporary_remedy(error) if place.start_with?("/tmp/", "/var/tmp/")
     return device_remedy(place) if place.start_with?("/dev/") && !error.is_a?(Errno::ENOENT)
 
     case error
-    when Errno::ENOENT then "there is no such file; make it with truncate -s SIZE #{@path}"
+    when Errno::ENOENT then missing_remedy
     when Errno::EROFS
       "the service may not write there; #{drop_in("ReadWritePaths=#{File.dirname(@path)}")}; " \
         "or, if the file system itself can't be written, create the device with read-only"
     else owner_remedy
     end
+  end
+
+  def missing_remedy = "there is no such file; make it with truncate -s SIZE #{@path}"
+
+  # Where --check has its copies, too: there the path stands for one that may be anywhere.
+  def temporary_remedy(error)
+    return "the service has a /tmp and a /var/tmp of its own; move the image, for example to /srv" unless error.is_a?(Errno::ENOENT)
+
+    "#{missing_remedy}; one in /tmp or /var/tmp will not do, as the service has its own of these"
   end
 
   # Where a link leads, even into a directory that can't be seen from here.

@@ -246,6 +246,7 @@ def test_options(bench)
   bench.test("a path that names nothing is said to") do
     message = bench.check("file", "path=#{bench.directory}/none.img").last["error"]["message"]
     raise message unless message.start_with?("path=#{bench.directory}/none.img does not exist")
+    raise message unless message.include?("make it with truncate -s SIZE #{bench.directory}/none.img")
   end
   bench.test("the same seed is the same run") do
     runs = Array.new(2) { bench.check("--seed=42", "file", "path=#{bench.image}").last }

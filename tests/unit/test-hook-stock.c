@@ -134,7 +134,7 @@ static void test_file_remedies(void) {
 
         assert_no_image("/srv/no/such.img", ENOENT, "truncate -s SIZE /srv/no/such.img");
         assert_no_image("/home/someone/disk.img", ENOENT, "[Service] and ProtectHome=no into /etc/systemd/system/ublk-ruby-device@.service.d/");
-        assert_no_image("/tmp/no-such.img", ENOENT, "/tmp of its own");
+        assert_no_image("/tmp/no-such.img", ENOENT, "truncate -s SIZE /tmp/no-such.img; one in /tmp or /var/tmp will not do");
         assert_no_image("/dev/null", EIO, "neither a file nor a block device");
         assert_no_image("/sys/kernel/no-such", ENOENT, "truncate");
         if (geteuid() == 0)
