@@ -2,14 +2,17 @@
 
 /*
  * What a worker is called with over its socket. Not over the thread that serves it, which would have each input wait for its
- * turn: the function that reads a call is reached by having the file here. The first byte says how far the worker has come and
- * how it fares; then comes each call: its type, how its text is given, and that text; or all of its bytes.
+ * turn, but by the function that reads a call. The first byte says how far the worker has come and how it fares; then comes each
+ * call: its type, how its text is given, and that text; or all of its bytes.
  */
 
-#include "../../service/supervisor.c"
 #include "fuzz.h"
+#include "service/end-reason.h"
+#include "service/supervisor-parts.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #define ID 3
 #define RAW 0x80 /* in the place of a type: the call's bytes as they are */
@@ -130,9 +133,8 @@ static void go_on(Supervisor *s, bool well) {
                 supervisor_exiting(s, EXIT_CRASHED);
         }
         s->queues = (Queue *const[]) { NULL };
-        answer_open(s);
-        answer_resize(s);
-        answer_stuck(s);
+        supervisor_send_due_answers(s);
+        supervisor_answer_stuck(s);
         s->queues = NULL;
         s->n_queues = 0;
         failure_done(&f);
@@ -157,8 +159,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 size_t n = make_call(&call, &in);
 
                 must(send(fds[1], &call, n, MSG_NOSIGNAL) == (ssize_t) n);
-                handle_call(s, c);
-                must((c->fd >= 0) == (n > 0 && call_is_valid(s, &call, (ssize_t) n)));
+                supervisor_handle_call(s, c);
+                must((c->fd >= 0) == (n > 0 && supervisor_call_is_valid(s, &call, (ssize_t) n)));
                 go_on(s, state & 16);
                 check_replies(fds[1], &call);
         }
