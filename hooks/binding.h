@@ -26,7 +26,7 @@ struct Hook {
         bool reads_into;       /* reads are given a buffer */
         bool writes_from;      /* writes are */
         bool ending;           /* hook_run is taking Ruby down: threads may go */
-        pid_t owner;           /* the process that may answer requests */
+        bool *is_ours;         /* owned: true where requests may be answered, false in a process that was forked */
         Calls *calls;          /* borrowed; NULL: nobody watches */
         VALUE threads;         /* an Array: those that serve, by their index in calls */
         const char *interruption; /* borrowed: what UBLK::HookTimeout says */
@@ -35,7 +35,7 @@ struct Hook {
         HookProfile *profile;  /* borrowed; NULL: nobody wants to know */
 };
 
-/* A hook with nothing loaded. The collector knows its objects until hook_done. */
+/* A hook with nothing loaded; NULL: no memory. The collector knows its objects until hook_done. */
 Hook *hook_init(Hook *hook);
 void hook_done(Hook *hook);
 /* Takes what it needs of the Ruby library, once that is loaded. runtime: the module in UBLK whose `describe`

@@ -323,7 +323,7 @@ void hook_serve(void *userdata, Request *const *requests, size_t n) {
         if (b.hook->payload >= BUSY_PAYLOAD_MAX)
                 hook_idle(b.hook);
         /* A fork that went round libc: `syscall(57)`, or a library of its own. */
-        if (getpid() != b.hook->owner)
+        if (!*(volatile bool *) b.hook->is_ours)
                 _exit(HOOK_FORKED_STATUS);
 }
 

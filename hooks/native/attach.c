@@ -48,7 +48,10 @@ static void attached_unlocked(void *userdata, void (*fn)(void *argument), void *
 Hook *hook_attach(VALUE target, const Attachment *attachment) {
         Hook *hook = ALLOC(Hook);
 
-        hook_init(hook);
+        if (!hook_init(hook)) {
+                xfree(hook);
+                rb_memerror();
+        }
         hook->server.unlocked = attached_unlocked;
         hook->settings.report = attachment->report;
         hook->settings.userdata = attachment->userdata;
