@@ -114,7 +114,7 @@ def test_fault(bench, script)
   bench.test("#{File.basename(script, ".rb")}: #{expected}") do
     status, document = bench.check("--seed=1", script, "path=#{bench.image}", "hook-timeout=5000000", extra: bench.in_memory)
     fault = faults_of(document).first
-    raise "nothing was found: #{document["error"]}" unless fault
+    raise "nothing was found: #{JSON.pretty_generate(document.slice("error", "checks", "notes"))}" unless fault
     raise "found #{fault["id"]}: #{fault["message"]}" unless fault["id"] == expected
     raise "no hint" if fault["hint"].start_with?("See ")
 
