@@ -103,6 +103,7 @@ static bool has_ended(const Parent *p) {
 /* 0 at the end of what the child writes; -EINTR; -ETIME. */
 static int read_lines(const Parent *p, int fd) {
         _cleanup_free_ char *buffer = malloc(MAX_LINE);
+        bool ended = false; /* all that it wrote is in the pipe by then, but that may be more than was there at the last look */
         size_t size = 0;
 
         if (!buffer)
@@ -110,14 +111,19 @@ static int read_lines(const Parent *p, int fd) {
         for (;;) {
                 struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
                 ssize_t n;
+                int r;
 
                 if (interrupted)
                         return -EINTR;
-                if (poll(&poll_fd, 1, TICK_MSEC) <= 0) {
+                r = poll(&poll_fd, 1, ended ? 0 : TICK_MSEC);
+                if (r < 0 && errno == EINTR)
+                        continue;
+                if (r <= 0) {
+                        if (ended)
+                                return 0; /* but a child of its own has the pipe */
                         if (is_stuck(p))
                                 return -ETIME;
-                        if (has_ended(p))
-                                return 0; /* but a child of its own has the pipe */
+                        ended = has_ended(p);
                         continue;
                 }
                 n = read(fd, buffer + size, MAX_LINE - size);
