@@ -47,8 +47,8 @@ end
 module Exercise
   SIZE = 1 << 20
 
-  # seed is minitest's.
-  def exercise(disk, shadow, steps: 400, operations: %i[read write discard write_zeroes], seed: Minitest.seed || 1)
+  # Kernel#rand has minitest's seed.
+  def exercise(disk, shadow, steps: 400, operations: %i[read write discard write_zeroes], seed: rand(1 << 16))
     random = Random.new(seed)
     steps.times do
       offset = random.rand(shadow.bytesize / 512) * 512
