@@ -25,20 +25,14 @@ class EncryptedDisk < UBLK::Target
     super(size: @file.size)
   end
 
-  # The system may read or write less than it was asked to.
   def read(offset, length)
-    data = @file.pread(length, offset)
-    data << @file.pread(length - data.bytesize, offset + data.bytesize) while data.bytesize < length
+    data = UBLK::Sys.pread(@file, length, offset)
+    raise EOFError, "#{@file.path} was cut off" if data.bytesize < length
+
     crypt(:decrypt, offset, data)
   end
 
-  def write(offset, data)
-    data = crypt(:encrypt, offset, data)
-    done = @file.pwrite(data, offset)
-    done += @file.pwrite(data.byteslice(done..), offset + done) while done < data.bytesize
-    done
-  end
-
+  def write(offset, data) = UBLK::Sys.pwrite(@file, crypt(:encrypt, offset, data), offset)
   def flush = @file.fdatasync
   def read_only? = UBLK.read_only?
 

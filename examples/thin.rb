@@ -170,15 +170,13 @@ class Thin < UBLK::Target
   end
 
   def fetch(position, length)
-    data = @file.pread(length, position)
-    data << @file.pread(length - data.bytesize, position + data.bytesize) while data.bytesize < length
+    data = UBLK::Sys.pread(@file, length, position)
+    raise EOFError, "#{@path} was cut off" if data.bytesize < length
+
     data
   end
 
-  def store(data, position)
-    done = @file.pwrite(data, position)
-    done += @file.pwrite(data.byteslice(done..), position + done) while done < data.bytesize
-  end
+  def store(data, position) = UBLK::Sys.pwrite(@file, data, position)
 
   # Makes a hole, or zeroes where the file system has no holes.
   def clear(position, length)

@@ -35,6 +35,9 @@ struct Hook {
         HookProfile *profile;  /* borrowed; NULL: nobody wants to know */
 };
 
+/* From here on a copy takes longer than giving the interpreter away and getting it back. */
+#define UNLOCKED_COPY_MIN (64 * 1024)
+
 /* A hook with nothing loaded; NULL: no memory. The collector knows its objects until hook_done. */
 Hook *hook_init(Hook *hook);
 void hook_done(Hook *hook);
@@ -107,6 +110,26 @@ uint8_t *buffer_bytes(const BufferSpace *s);
 VALUE buffer_hand_out(BufferSpace *s, size_t size, bool writable);
 /* From here on the handle is of no use. The bytes stay until buffer_space is called again. */
 void buffer_take_back(BufferSpace *s);
+
+/* transfer.c: one step of moving bytes between memory and a file. */
+typedef struct Transfer {
+        bool write;
+        int fd;
+        int whereabouts;
+        uint8_t *bytes;
+        size_t length;
+        off_t position;
+        ssize_t n;     /* how many it were; 0: there are no more to read */
+        int error;
+} Transfer;
+/* Finds out what of the IO is needed. May raise. */
+void transfer_aim(Transfer *t, VALUE io);
+/* Whether it is done, as there was nothing to wait for. Never raises. */
+bool transfer_at_once(Transfer *t);
+/* While others may have the interpreter: the bytes must stay. Never raises. */
+void transfer_unlocked(Transfer *t);
+/* Raises what went wrong, and what others have sent to this thread. False: it has to be done again. */
+bool transfer_check(const Transfer *t);
 
 /* Defines UBLK::Sys: system calls that Ruby lacks. May raise. */
 void sys_define(void);

@@ -12,7 +12,6 @@
 #include "hooks/binding.h"
 
 #include <ruby/io.h>
-#include <ruby/thread.h>
 
 /* Counted with the interpreter held. */
 typedef struct Area {
@@ -357,43 +356,7 @@ static VALUE buffer_copy_to(int argc, VALUE *argv, VALUE self) {
         return SIZET2NUM(part.length);
 }
 
-/* A file's bytes, from or to a part of the buffer. */
-typedef struct Transfer {
-        bool write;
-        int fd;
-        uint8_t *bytes;
-        size_t length;
-        off_t position;
-        ssize_t n;
-        int error;
-        bool done; /* the system call was made */
-} Transfer;
-
-static void *transfer_step(void *argument) {
-        Transfer *t = argument;
-
-        t->n = t->write ? pwrite(t->fd, t->bytes, t->length, t->position) : pread(t->fd, t->bytes, t->length, t->position);
-        t->error = t->n < 0 ? errno : 0;
-        t->done = true;
-        return NULL;
-}
-
-static int descriptor_of(VALUE io) {
-        rb_io_t *file;
-
-        RB_IO_POINTER(io, file); /* raises if it is closed */
-        return rb_io_descriptor(io);
-}
-
-/* Lets others have the interpreter, as they may be what this waits for, and holds on to the bytes. */
-static void transfer_unlocked(Transfer *t, Area *area) {
-        t->done = false;
-        area->n_users++;
-        (void) rb_nogvl(transfer_step, t, RUBY_UBF_IO, NULL, RB_NOGVL_INTR_FAIL);
-        area_unref(area);
-}
-
-/* Until all is done, or the file's end. */
+/* A file's bytes, from or to a part of the buffer: until all is done, or the file's end. */
 static VALUE transfer(int argc, VALUE *argv, VALUE self, bool write) {
         VALUE io;
         Buffer *b;
@@ -412,22 +375,22 @@ static VALUE transfer(int argc, VALUE *argv, VALUE self, bool write) {
         generation = b->generation;
 
         while (done < part.length) {
+                Area *area = b->area;
+
                 /* Whatever ran meanwhile may have ended the request, or closed the file. */
-                if (!b->area || b->generation != generation)
+                if (!area || b->generation != generation)
                         raise_stale();
-                t.fd = descriptor_of(io);
+                transfer_aim(&t, io);
                 t.bytes = at(b, part) + done;
                 t.length = part.length - done;
                 t.position = (off_t) (position + done);
-                transfer_unlocked(&t, b->area);
-                if (!t.done || t.error == EINTR) {
-                        rb_thread_check_ints();
-                        continue;
+                if (!transfer_at_once(&t)) {
+                        area->n_users++;
+                        transfer_unlocked(&t);
+                        area_unref(area);
                 }
-                if (t.error != 0)
-                        rb_syserr_fail(t.error, write ? "pwrite" : "pread");
-                if (t.n == 0 && write)
-                        rb_syserr_fail(EIO, "pwrite wrote nothing");
+                if (!transfer_check(&t))
+                        continue;
                 if (t.n == 0)
                         break;
                 done += (size_t) t.n;

@@ -10,9 +10,6 @@
 
 #include <ruby/thread.h>
 
-/* From here on a copy takes longer than giving the interpreter away and getting it back. */
-#define UNLOCKED_COPY_MIN (64 * 1024)
-
 /* A queue that never gets idle collects all the same after so much payload: a hook may have disabled the collector. */
 #define BUSY_PAYLOAD_MAX (256 << 20)
 

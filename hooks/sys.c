@@ -59,6 +59,73 @@ static VALUE sys_zero_range(VALUE self, VALUE io, VALUE offset, VALUE length) {
         return fallocate_run(io, FALLOC_FL_ZERO_RANGE, offset, length);
 }
 
+/* To preadv2(2) -1 is wherever the file is. */
+static off_t to_position(VALUE offset, const char *call) {
+        off_t position = NUM2OFFT(offset);
+
+        if (position < 0)
+                rb_syserr_fail(EINVAL, call);
+        return position;
+}
+
+static VALUE sys_pread(VALUE self, VALUE io, VALUE length, VALUE offset) {
+        Transfer t = { .write = false };
+        long size = NUM2LONG(length), done = 0;
+        off_t position = to_position(offset, "pread");
+        VALUE data;
+
+        (void) self;
+        if (size < 0)
+                rb_raise(rb_eArgError, "length must not be negative, and is %ld", size);
+        io = rb_io_get_io(io);
+        data = rb_str_new(NULL, size);
+        while (done < size) {
+                transfer_aim(&t, io);
+                t.bytes = (uint8_t *) RSTRING_PTR(data) + done;
+                t.length = (size_t) (size - done);
+                t.position = position + done;
+                if (!transfer_at_once(&t)) {
+                        rb_str_locktmp(data); /* other threads find it in ObjectSpace */
+                        transfer_unlocked(&t);
+                        rb_str_unlocktmp(data);
+                }
+                if (!transfer_check(&t))
+                        continue;
+                if (t.n == 0)
+                        break;
+                done += t.n;
+        }
+        rb_str_set_len(data, done);
+        RB_GC_GUARD(io);
+        return data;
+}
+
+static VALUE sys_pwrite(VALUE self, VALUE io, VALUE data, VALUE offset) {
+        Transfer t = { .write = true };
+        off_t position = to_position(offset, "pwrite");
+        long done = 0;
+
+        (void) self;
+        io = rb_io_get_io(io);
+        StringValue(data);
+        while (done < RSTRING_LEN(data)) {
+                transfer_aim(&t, io);
+                t.bytes = (uint8_t *) RSTRING_PTR(data) + done;
+                t.length = (size_t) (RSTRING_LEN(data) - done);
+                t.position = position + done;
+                if (!transfer_at_once(&t)) {
+                        data = rb_str_new_frozen(data); /* of the same bytes, which others can't change meanwhile */
+                        t.bytes = (uint8_t *) RSTRING_PTR(data) + done;
+                        transfer_unlocked(&t);
+                }
+                if (transfer_check(&t))
+                        done += t.n;
+        }
+        RB_GC_GUARD(io);
+        RB_GC_GUARD(data);
+        return LONG2NUM(done);
+}
+
 /* The kernel's boot id is out of sight where ProcSubset=pid hides /proc/sys. But /run is a tmpfs made at boot, and each
  * of these has a random id (since Linux 5.14). */
 static VALUE sys_boot_id(VALUE self) {
@@ -104,6 +171,8 @@ void sys_define(void) {
 
         rb_define_module_function(sys, "punch_hole", sys_punch_hole, 3);
         rb_define_module_function(sys, "zero_range", sys_zero_range, 3);
+        rb_define_module_function(sys, "pread", sys_pread, 3);
+        rb_define_module_function(sys, "pwrite", sys_pwrite, 3);
         rb_define_module_function(sys, "boot_id", sys_boot_id, 0);
         rb_define_module_function(sys, "claim_state", sys_claim_state, 2);
         rb_define_module_function(sys, "restore_signals", sys_restore_signals, 0);

@@ -19,27 +19,19 @@ class FileDisk < UBLK::Target
 
   # Zeroes past the end of an image that is shorter than the disk.
   def read(offset, length)
-    data = read_some(offset, length)
-    while data.bytesize < length
-      more = read_some(offset + data.bytesize, length - data.bytesize)
-      return data << ("\0".b * (length - data.bytesize)) if more.empty?
-
-      data << more
-    end
+    data = UBLK::Sys.pread(@file, length, offset)
+    data << ("\0".b * (length - data.bytesize)) if data.bytesize < length
     data
   end
 
-  def write(offset, data)
-    done = @file.pwrite(data, offset)
-    done += @file.pwrite(data.byteslice(done..), offset + done) while done < data.bytesize
-    done
-  end
+  def write(offset, data) = UBLK::Sys.pwrite(@file, data, offset)
 
   # The same without a String: what the service uses.
   def read_into(buffer, offset)
+    size = buffer.size
     done = buffer.pread(@file, offset)
-    buffer.fill(0, done) if done < buffer.size
-    buffer.size
+    buffer.fill(0, done) if done < size
+    size
   end
 
   def write_from(buffer, offset) = buffer.pwrite(@file, offset)
@@ -72,12 +64,6 @@ class FileDisk < UBLK::Target
   def read_only? = UBLK.read_only?
 
   private
-
-  def read_some(offset, length)
-    @file.pread(length, offset)
-  rescue EOFError
-    String.new
-  end
 
   # Of a block device too, whose File#size is 0.
   def image_size

@@ -113,6 +113,34 @@ class TestNative < Minitest::Test
     assert_equal [nil, nil], UBLK::Native.describe(RuntimeError.new, nil)[4, 2]
   end
 
+  # How many of the block's calls let another thread run.
+  def turns(calls)
+    count = 0
+    other = Thread.new { loop { count += 1 } }
+    Thread.pass while count.zero?
+    calls.times.count do
+      before = count
+      yield
+      count != before
+    end
+  ensure
+    other.kill
+  end
+
+  # Others run while a call may wait, and only then: but for the 100 ms after which a thread has had its time anyway.
+  def test_turns
+    File.open("/dev/shm/turns-#{$$}", "w+b") do |file|
+      File.unlink(file.path)
+      skip "/dev/shm is no tmpfs" unless `stat --file-system --format=%T /dev/shm`.strip == "tmpfs"
+      data = "x".b * (16 << 20)
+      assert_operator turns(100) { UBLK::Sys.pwrite(file, data.byteslice(0, 4096), 0) }, :<=, 10
+      assert_operator turns(100) { UBLK::Sys.pread(file, 4096, 0) }, :<=, 10
+      assert_operator turns(5) { UBLK::Sys.pwrite(file, data, 0) }, :>=, 3
+      assert_operator turns(5) { UBLK::Sys.pread(file, data.bytesize, 0) }, :>=, 3
+      UBLK::Buffer.for_read(4096) { |buffer| assert_operator turns(100) { buffer.pread(file, 0) }, :<=, 10 }
+    end
+  end
+
   # In a plain interpreter the system calls are the extension's.
   def test_sys
     require "tempfile"

@@ -10,6 +10,13 @@ module UBLK
   #
   # Both raise `Errno::EOPNOTSUPP` where the file system can't, and any other errno of fallocate(2).
   #
+  # * `pread(io, length, offset)`: bytes of a file or a block device, a binary String. Less than the length only at the end, where
+  #   IO#pread may return less anywhere, and raises EOFError.
+  # * `pwrite(io, data, offset)`: all of the data, where IO#pwrite may write less. Returns how many bytes it were.
+  #
+  # Both raise any errno of preadv2(2) and pwrite(2). Other threads run while they wait, which they don't for less than 64 KiB that
+  # is in the page cache (to be read) or in a file on a tmpfs.
+  #
   # * `block_size(stat)`: the logical block size in bytes of the block device that a File::Stat is of: what is not a
   #   multiple of it the device refuses. nil for a file, and where /sys does not tell.
   #
@@ -28,6 +35,22 @@ module UBLK
     end
 
     unless respond_to?(:punch_hole)
+      def self.pread(io, length, offset)
+        raise ArgumentError, "length must not be negative, and is #{length}" if length.negative?
+
+        data = String.new(capacity: length)
+        data << io.pread(length - data.bytesize, offset + data.bytesize) while data.bytesize < length
+        data
+      rescue EOFError
+        data
+      end
+
+      def self.pwrite(io, data, offset)
+        done = 0
+        done += io.pwrite(data.byteslice(done..), offset + done) while done < data.bytesize
+        done
+      end
+
       def self.punch_hole(_io, _offset, _length)
         raise Errno::EOPNOTSUPP, "fallocate needs the worker"
       end

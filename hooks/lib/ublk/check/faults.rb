@@ -25,7 +25,7 @@ module UBLK
         def install
           File.prepend(intercept(READS => :read, WRITES => :write, SYNCS => :sync))
           IO.singleton_class.prepend(intercept(CLASS_METHODS))
-          Sys.singleton_class.prepend(intercept(%i[punch_hole zero_range] => :write))
+          Sys.singleton_class.prepend(intercept(%i[pread] => :read, %i[pwrite punch_hole zero_range] => :write))
           Buffer.prepend(intercept(%i[pread] => :read, %i[pwrite] => :write))
         end
 
@@ -82,7 +82,7 @@ module UBLK
               define_method(name) do |*arguments, **keywords, &block|
                 Faults.meet(kinds, self, name)
                 result = super(*arguments, **keywords, &block)
-                file = is_a?(Buffer) ? arguments.first : self
+                file = is_a?(File) ? self : arguments.first
                 Faults.wrote(file, result) if kinds == :write && file.is_a?(File)
                 Faults.synced(self) if kinds == :sync
                 result

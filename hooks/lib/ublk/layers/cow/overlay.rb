@@ -45,7 +45,7 @@ module UBLK
 
         # Bytes of blocks that are written.
         def read(offset, length)
-          data = @file.pread(length, @data + offset)
+          data = Sys.pread(@file, length, @data + offset)
           raise IOError, "#{@path} was cut off" unless data.bytesize == length
 
           data
@@ -175,10 +175,7 @@ module UBLK
           (0...length).step(PIECE) { |at| store(zeroes.byteslice(0, length - at), @data + offset + at) }
         end
 
-        def store(data, position)
-          done = @file.pwrite(data, position)
-          done += @file.pwrite(data.byteslice(done..), position + done) while done < data.bytesize
-        end
+        def store(data, position) = Sys.pwrite(@file, data, position)
       end
     end
   end
