@@ -31,12 +31,19 @@ struct Hook {
         VALUE threads;         /* an Array: those that serve, by their index in calls */
         const char *interruption; /* borrowed: what UBLK::HookTimeout says */
         uint64_t payload;      /* bytes of payload that became Strings since the last collection of ours */
+        uint64_t garbage;      /* so many of them bring on the next one */
+        uint64_t collected_nsec; /* when it was; CLOCK_MONOTONIC */
         size_t n_collections;  /* that calls was told of */
         HookProfile *profile;  /* borrowed; NULL: nobody wants to know */
 };
 
 /* From here on a copy takes longer than giving the interpreter away and getting it back. */
 #define UNLOCKED_COPY_MIN (64 * 1024)
+
+/* How much payload becomes garbage before it is collected, at least. What is in flight meanwhile waits: for a megabyte, where there
+ * are few live objects, about as long as some requests take. Left to itself the collector frees eight at once, which more than one
+ * request in a hundred notices. */
+#define HOOK_GARBAGE_MIN (1 << 20)
 
 /* A hook with nothing loaded; NULL: no memory. The collector knows its objects until hook_done. */
 Hook *hook_init(Hook *hook);
@@ -77,8 +84,8 @@ void hook_settle_interrupt(Hook *hook, HookCall *call);
 
 void hook_serve(void *userdata, Request *const *requests, size_t n);
 void hook_unlocked(void *userdata, void (*fn)(void *argument), void *argument);
-void hook_idle(void *userdata);
-bool hook_wants_idle(void *userdata);
+void hook_tidy(void *userdata);
+bool hook_wants_tidy(void *userdata);
 /* In hook->profile. */
 void hook_count_objects(const Hook *hook);
 /* Tells those who watch what the collector has cost, if that is more than it was. */

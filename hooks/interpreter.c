@@ -166,14 +166,15 @@ Hook *hook_init(Hook *hook) {
         if (!mark)
                 return NULL;
         *hook = (Hook) {
-                .server = { .userdata = hook, .serve = hook_serve, .unlocked = hook_unlocked, .idle = hook_idle,
-                            .wants_idle = hook_wants_idle },
+                .server = { .userdata = hook, .serve = hook_serve, .unlocked = hook_unlocked, .tidy = hook_tidy,
+                            .wants_tidy = hook_wants_tidy },
                 .target = Qnil,
                 .runtime = Qnil,
                 .contract_error = Qnil,
                 .minor_collection = Qnil,
                 .unmap = { Qnil, Qnil },
                 .threads = Qnil,
+                .garbage = HOOK_GARBAGE_MIN,
                 .is_ours = mark,
         };
         rb_gc_register_address(&hook->target);

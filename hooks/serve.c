@@ -10,9 +10,6 @@
 
 #include <ruby/thread.h>
 
-/* A queue that never gets idle collects all the same after so much payload: a hook may have disabled the collector. */
-#define BUSY_PAYLOAD_MAX (256 << 20)
-
 typedef struct Copy {
         const Request *request;
         void *buffer;
@@ -102,10 +99,11 @@ static int serve_read(Hook *hook, Request *request) {
         if (!RB_TYPE_P(answer, T_STRING) || (uint64_t) RSTRING_LEN(answer) != request->length)
                 raise_wrong_read(hook, request, answer);
 
+        if (!OBJ_FROZEN(answer)) /* or it is one that the hook gives out again and again */
+                hook->payload += request->length;
         /* While others run they may change their String: hold on to the bytes, which costs no copy. */
         if (request->length >= UNLOCKED_COPY_MIN)
                 answer = rb_str_new_frozen(answer);
-        hook->payload += request->length;
         r = copy_run(request, RSTRING_PTR(answer), copy_push);
         RB_GC_GUARD(answer);
         return r < 0 ? r : (int) request->length;
@@ -317,8 +315,6 @@ void hook_serve(void *userdata, Request *const *requests, size_t n) {
         hook_count_collections(b.hook);
         if (b.hook->profile)
                 hook_count_objects(b.hook);
-        if (b.hook->payload >= BUSY_PAYLOAD_MAX)
-                hook_idle(b.hook);
         /* A fork that went round libc: `syscall(57)`, or a library of its own. */
         if (!*(volatile bool *) b.hook->is_ours)
                 _exit(HOOK_FORKED_STATUS);

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The threads that serve, between batches: waiting without the interpreter, collecting garbage when nobody
+ * The threads that serve, between batches: waiting without the interpreter, collecting garbage while nobody
  * waits for an answer, and starting further threads.
  */
 
 #include "hooks/binding.h"
 
 #include <ruby/thread.h>
+#include <sys/param.h>
 
-/* Less garbage than this is left to the collector's own limits. */
-#define IDLE_PAYLOAD_MIN (4 << 20)
+/* From here on it is the collector's own limit that counts. */
+#define GARBAGE_MAX (8 << 20)
+#define COLLECTING_SHARE 8
 
 typedef struct Unlocked {
         void (*fn)(void *argument);
@@ -89,23 +91,38 @@ static VALUE collect(VALUE argument) {
         return rb_funcallv_kw(rb_mGC, rb_intern("start"), 1, &hook->minor_collection, RB_PASS_KEYWORDS);
 }
 
-bool hook_wants_idle(void *userdata) {
+bool hook_wants_tidy(void *userdata) {
         const Hook *hook = userdata;
 
-        return hook->payload >= IDLE_PAYLOAD_MIN;
+        return hook->payload >= hook->garbage;
+}
+
+/* The more live objects there are the longer it takes: then it is to be rarer, so that it takes no more than that share of the
+ * time. */
+static void pace(Hook *hook, uint64_t begun) {
+        uint64_t ended = profile_now(), taken = ended - begun, apart = ended - hook->collected_nsec;
+
+        if (taken > apart / COLLECTING_SHARE)
+                hook->garbage = MIN(hook->garbage * 2, GARBAGE_MAX);
+        else if (taken < apart / COLLECTING_SHARE / 2)
+                hook->garbage = MAX(hook->garbage / 2, HOOK_GARBAGE_MIN);
+        hook->collected_nsec = ended;
 }
 
 /* A minor collection: a full one takes 50 ms with a million objects. What a hook took away is put back here, now and
  * then: it costs system calls. */
-void hook_idle(void *userdata) {
+void hook_tidy(void *userdata) {
         Hook *hook = userdata;
+        uint64_t begun;
         int state = 0;
 
-        if (!hook_wants_idle(hook))
+        if (!hook_wants_tidy(hook))
                 return;
         hook->payload = 0;
         (void) hook_signals_restore();
+        begun = profile_now();
         (void) rb_protect(collect, (VALUE) hook, &state);
+        pace(hook, begun);
         hook_check_forked();
         if (state != 0)
                 hook_ignore_failure(hook, "while it collected garbage");

@@ -236,16 +236,16 @@ static void guard_unlocked(void *userdata, void (*fn)(void *argument), void *arg
         c->server->unlocked(c->server->userdata, fn, argument);
 }
 
-static void guard_idle(void *userdata) {
+static void guard_tidy(void *userdata) {
         const Culprits *c = userdata;
 
-        c->server->idle(c->server->userdata);
+        c->server->tidy(c->server->userdata);
 }
 
-static bool guard_wants_idle(void *userdata) {
+static bool guard_wants_tidy(void *userdata) {
         const Culprits *c = userdata;
 
-        return c->server->wants_idle && c->server->wants_idle(c->server->userdata);
+        return c->server->wants_tidy && c->server->wants_tidy(c->server->userdata);
 }
 
 const Server *culprits_guard(Culprits *c, const Server *server, void (*report)(void *userdata, const Request *request, const Failure *f),
@@ -255,7 +255,7 @@ const Server *culprits_guard(Culprits *c, const Server *server, void (*report)(v
         c->server = server;
         c->report = report;
         c->userdata = userdata;
-        c->guard = (Server) { .userdata = c, .serve = guard_serve, .unlocked = guard_unlocked, .idle = guard_idle,
-                              .wants_idle = guard_wants_idle };
+        c->guard = (Server) { .userdata = c, .serve = guard_serve, .unlocked = guard_unlocked, .tidy = guard_tidy,
+                              .wants_tidy = guard_wants_tidy };
         return &c->guard;
 }

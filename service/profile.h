@@ -15,6 +15,7 @@ typedef enum Stage {
         STAGE_WAIT,     /* without the interpreter, in the call that waits for requests, and until the interpreter is had again. Answers
                          * go to the kernel with that call as well, if it has no request by then */
         STAGE_ENTER,    /* in the call that sends answers and takes what is there */
+        STAGE_TIDY,     /* collecting garbage, as long as that is not Ruby's own idea */
         STAGE_FETCH,    /* taking a batch from the ring */
         STAGE_COPY_IN,  /* payload of writes */
         STAGE_HOOK,     /* Ruby, without the copies */

@@ -432,23 +432,31 @@ static bool has_news(const Queue *q) {
         return IO_URING_READ_ONCE(*q->ring.sq.kflags) & IORING_SQ_TASKRUN || io_uring_cq_ready(&q->ring) > 0;
 }
 
+/* Nobody waits for an answer meanwhile; but the next requests do. */
+static void tidy(Queue *q, const Server *server) {
+        place_set(q, PLACE_TURN);
+        server->tidy(server->userdata);
+        place_set(q, PLACE_HERE);
+        lap(q, STAGE_TIDY);
+}
+
 /* Sends the answers and waits for requests, in one system call. If there are some it does not block, and the interpreter is let
  * go only when there is nothing to do. */
 static int submit_and_wait(Queue *q, const Server *server) {
-        bool idle = server->wants_idle && server->wants_idle(server->userdata);
+        bool untidy = server->wants_tidy && server->wants_tidy(server->userdata);
         int r;
 
-        if (idle || has_news(q)) {
+        if (untidy || has_news(q)) {
                 r = io_uring_submit_and_get_events(&q->ring);
                 lap(q, STAGE_ENTER);
                 if (r < 0 && r != -EINTR)
                         return r;
+                if (untidy)
+                        tidy(q, server);
                 if (io_uring_cq_ready(&q->ring) > 0)
                         return 0;
         }
         place_set(q, PLACE_TURN);
-        if (idle)
-                server->idle(server->userdata);
         server->unlocked(server->userdata, wait_for_requests, q);
         lap(q, STAGE_WAIT);
         place_set(q, PLACE_HERE);

@@ -51,10 +51,10 @@ typedef struct Server {
         void (*serve)(void *userdata, Request *const *requests, size_t n);
         /* Calls fn(argument) while others may use the interpreter; fn may block, and a signal may end its wait early. */
         void (*unlocked)(void *userdata, void (*fn)(void *argument), void *argument);
-        /* Nothing is in flight: time to collect garbage. */
-        void (*idle)(void *userdata);
-        /* Whether idle would take its time, so that answers have to be sent before it. NULL: it has nothing to do. */
-        bool (*wants_idle)(void *userdata);
+        /* Every request that was served has its answer: time to collect garbage. */
+        void (*tidy)(void *userdata);
+        /* Whether tidy would take its time, so that answers have to be sent before it. NULL: it has nothing to do. */
+        bool (*wants_tidy)(void *userdata);
 } Server;
 
 /* The errno with which a request ends, made fit for the block layer: errnos above 4095, 0 and those that have a

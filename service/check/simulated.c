@@ -66,6 +66,6 @@ void simulated_serve(const Server *server, SimulatedRequest *requests, size_t n)
                 list[i] = &requests[i].request;
         }
         server->serve(server->userdata, list, n < SIMULATED_MAX_BATCH ? n : SIMULATED_MAX_BATCH);
-        if (server->idle)
-                server->idle(server->userdata);
+        if (server->tidy)
+                server->tidy(server->userdata);
 }

@@ -24,6 +24,6 @@ void simulated_request_done(SimulatedRequest *r);
 /* The one that a Request handed to a server belongs to. */
 SimulatedRequest *simulated_request_of(const Request *request);
 
-/* Up to SIMULATED_MAX_BATCH requests as one batch; then, as the queue does, the server may be idle. */
+/* Up to SIMULATED_MAX_BATCH requests as one batch; then, as the queue has it do, the server tidies up. */
 #define SIMULATED_MAX_BATCH 64
 void simulated_serve(const Server *server, SimulatedRequest *requests, size_t n);

@@ -40,7 +40,7 @@ static void serve(void *userdata, Request *const *requests, size_t n) {
         g_string_append_c(served, '|');
 }
 
-static unsigned n_reports, n_unlocked, n_idle;
+static unsigned n_reports, n_unlocked, n_tidied;
 
 static void unlocked(void *userdata, void (*fn)(void *argument), void *argument) {
         g_assert_true(userdata == &served);
@@ -48,12 +48,12 @@ static void unlocked(void *userdata, void (*fn)(void *argument), void *argument)
         fn(argument);
 }
 
-static void idle(void *userdata) {
+static void tidy(void *userdata) {
         g_assert_true(userdata == &served);
-        n_idle++;
+        n_tidied++;
 }
 
-static const Server hook = { .userdata = &served, .serve = serve, .unlocked = unlocked, .idle = idle };
+static const Server hook = { .userdata = &served, .serve = serve, .unlocked = unlocked, .tidy = tidy };
 
 static void report(void *userdata, const Request *request, const Failure *f) {
         g_assert_true(userdata == &n_reports);
@@ -64,7 +64,7 @@ static void report(void *userdata, const Request *request, const Failure *f) {
 }
 
 static const Server *guard(Culprits *c) {
-        n_reports = n_unlocked = n_idle = 0;
+        n_reports = n_unlocked = n_tidied = 0;
         g_string_truncate(served, 0);
         return culprits_guard(c, &hook, report, &n_reports);
 }
@@ -153,9 +153,9 @@ static void test_twice(void) {
         g_assert_cmpuint(n_reports, ==, 1);
         serve_blocks(s, 4, "0 1 2 3 |"); /* whoever asks again has another chance */
         g_assert_cmpuint(n_reports, ==, 1);
-        s->idle(s->userdata);
+        s->tidy(s->userdata);
         s->unlocked(s->userdata, call_back, &called);
-        g_assert_cmpuint(n_idle + n_unlocked + called, ==, 3);
+        g_assert_cmpuint(n_tidied + n_unlocked + called, ==, 3);
         free(c);
         c = begin(); /* and the file has it no more, but the others */
         serve_blocks(guard(c), 4, "0 1 2 3 |");

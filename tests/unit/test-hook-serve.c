@@ -135,7 +135,7 @@ static void test_retained_payload(void) {
                 memset(block, (int) i, sizeof(block));
                 g_assert_cmpint(rig_request(OPERATION_WRITE, i * 4096, sizeof(block), block), ==, sizeof(block));
         }
-        hook_server(rig.hook)->idle(rig.hook);
+        hook_server(rig.hook)->tidy(rig.hook);
         for (unsigned i = 1; i < 100; i++) {
                 memset(block, (int) i, sizeof(block));
                 g_assert_cmpint(rig_request(OPERATION_READ, i * 4096, sizeof(in), in), ==, sizeof(in));

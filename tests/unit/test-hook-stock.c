@@ -180,7 +180,7 @@ static void measure(const char *name, uint8_t op, size_t length) {
                 for (unsigned j = 0; j < BATCH; j++)
                         rig_fill(&requests[j], op, (uint64_t) g_random_int_range(0, 16384) * 4096, length, buffer);
                 rig_serve(requests, BATCH);
-                hook_server(rig.hook)->idle(rig.hook);
+                hook_server(rig.hook)->tidy(rig.hook);
         }
         g_assert_cmpuint(rig.n_reports, ==, 0);
         g_test_minimized_result((double) (g_get_monotonic_time() - start) * 1000 / (batches * BATCH), "%s %s %zu: %.0f ns", name,

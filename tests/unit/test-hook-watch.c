@@ -352,7 +352,7 @@ static void test_collections(void) {
         for (int i = 0; i < 16; i++)
                 g_assert_cmpint(rig_request(OPERATION_READ, 0, 512 * 1024, buffer), ==, 512 * 1024);
         calls_get_collections(calls, &before, &usec);
-        server->idle(server->userdata);
+        server->tidy(server->userdata);
         calls_get_collections(calls, &n, &usec);
         g_assert_cmpuint(n, >, before);
         watcher_stop(&w);

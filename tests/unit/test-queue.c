@@ -39,7 +39,7 @@ static QueueDevice device = { .fd = -1, .n_queues = 1, .depth = DEPTH, .descript
 static struct ublk_io_desc io[DEPTH];
 static void (*on_wait)(void); /* brings completions about */
 static void (*on_news)(void); /* likewise, where the task only looks */
-static unsigned n_waits, n_served, n_entered, n_idle;
+static unsigned n_waits, n_served, n_entered, n_tidied;
 static uint64_t last_round;
 
 static int next_fd; /* of a ring that has none at all, where the limit of a process would be in the way */
@@ -170,20 +170,20 @@ static void unlocked(void *userdata, void (*fn)(void *), void *argument) {
         last_round = after;
 }
 
-static void idle(void *userdata) {
+static void tidy(void *userdata) {
         (void) userdata;
         g_assert_true(awaits_turn());
-        n_idle++;
+        n_tidied++;
 }
 
 static void move_and_abort(void);
 
-static const Server server = { .serve = serve, .unlocked = unlocked, .idle = idle };
+static const Server server = { .serve = serve, .unlocked = unlocked, .tidy = tidy };
 
 static void begin(const int *answers, int expected) {
         kernel = (Ring) { .answers = answers };
         memset(io, 0, sizeof(io));
-        n_waits = n_served = n_entered = n_idle = 0;
+        n_waits = n_served = n_entered = n_tidied = 0;
         last_round = 0;
         on_wait = on_news = NULL;
         descriptors = io;
@@ -293,30 +293,30 @@ static void test_system_calls(void) {
         g_assert_cmpuint(kernel.n_taken[1], ==, 8);
         g_assert_cmpuint(n_entered - before, ==, 5);
         g_assert_cmpuint(n_waits, ==, 4);
-        g_assert_cmpuint(n_idle, ==, 0);
+        g_assert_cmpuint(n_tidied, ==, 0);
         end();
 }
 
-static bool wants_idle(void *userdata) {
+static bool wants_tidy(void *userdata) {
         (void) userdata;
         return n_served == 4;
 }
 
 static void answers_are_sent(void *userdata) {
-        idle(userdata);
+        tidy(userdata);
         g_assert_cmpuint(kernel.n_taken[1], ==, n_served);
 }
 
 /* Nobody waits for an answer while garbage is collected. */
-static void test_idle(void) {
-        const Server collecting = { .serve = serve, .unlocked = unlocked, .idle = answers_are_sent, .wants_idle = wants_idle };
+static void test_tidy(void) {
+        const Server collecting = { .serve = serve, .unlocked = unlocked, .tidy = answers_are_sent, .wants_tidy = wants_tidy };
 
         begin(NULL, 0);
         on_wait = bring_two;
         on_news = bring_two_more;
         g_assert_cmpint(queue_serve(queue, &collecting), ==, QUEUE_STOPPED);
         g_assert_cmpuint(n_served, ==, 8);
-        g_assert_cmpuint(n_idle, ==, 1);
+        g_assert_cmpuint(n_tidied, ==, 1);
         end();
 }
 
@@ -356,7 +356,7 @@ static uint64_t sum_from(const uint64_t counts[static COUNTERS_BUCKETS], size_t 
 
 /* However slow the machine is, a request can't take less than it was made to. */
 static void test_counters(void) {
-        const Server slow = { .serve = serve_slowly, .unlocked = unlocked, .idle = idle };
+        const Server slow = { .serve = serve_slowly, .unlocked = unlocked, .tidy = tidy };
         Counters c = { 0 };
 
         begin(NULL, 0);
@@ -388,7 +388,7 @@ static void at_once(void *userdata, Request *const *requests, size_t n) {
 
 /* As long as nothing takes 2 ms for nothing, which may happen once on a busy machine, but not each time. */
 static void test_short_latency(void) {
-        const Server fast = { .serve = at_once, .unlocked = unlocked, .idle = idle };
+        const Server fast = { .serve = at_once, .unlocked = unlocked, .tidy = tidy };
         uint64_t below = 0;
 
         for (int i = 0; i < 20 && below == 0; i++) {
@@ -426,7 +426,7 @@ static void pause_and_bring(void) {
 
 /* Each stage gets its time, and all of them together no more than there was. */
 static void test_profile(void) {
-        const Server moving = { .serve = serve_and_move, .unlocked = unlocked, .idle = idle };
+        const Server moving = { .serve = serve_and_move, .unlocked = unlocked, .tidy = tidy };
         QueueProfile p = { 0 };
         uint64_t begun, sum = 0;
 
@@ -559,7 +559,7 @@ static void move_payload(void *userdata, Request *const *requests, size_t n) {
 }
 
 static void test_payload(void) {
-        const Server moving = { .serve = move_payload, .unlocked = unlocked, .idle = idle };
+        const Server moving = { .serve = move_payload, .unlocked = unlocked, .tidy = tidy };
         char c;
 
         device.fd = memfd_create("ublkc", MFD_CLOEXEC);
@@ -609,7 +609,7 @@ int main(int argc, char **argv) {
         g_test_add_func("/queue/fetch", test_fetch);
         g_test_add_func("/queue/serve", test_serve);
         g_test_add_func("/queue/system-calls", test_system_calls);
-        g_test_add_func("/queue/idle", test_idle);
+        g_test_add_func("/queue/tidy", test_tidy);
         g_test_add_func("/queue/counters", test_counters);
         g_test_add_func("/queue/profile", test_profile);
         g_test_add_func("/queue/short-latency", test_short_latency);

@@ -6,7 +6,7 @@
 require "fiddle"
 
 # In the order of the enumeration Stage.
-STAGES = %w[wait enter fetch copy-in hook copy-out commit].freeze
+STAGES = %w[wait enter tidy fetch copy-in hook copy-out commit].freeze
 PROFILE_DROP_IN = "/run/systemd/system/ublk-ruby-device@.service.d/bench.conf"
 ALLOCATORS = %w[malloc calloc realloc aligned_alloc posix_memalign].freeze
 TRACING = "/sys/kernel/tracing"
