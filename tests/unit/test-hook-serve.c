@@ -322,6 +322,42 @@ static void test_profile(void) {
         g_assert_true(p.hand_overs == 0 || p.hand_overs >= before + 3);
 }
 
+static uint64_t n_collections(void) {
+        g_assert_cmpint(rig_request(OPERATION_FLUSH, 0, 0, NULL), ==, -EIO);
+        return g_ascii_strtoull(rig.report.message, NULL, 10);
+}
+
+/* How many collections there were by our own choice while that many times a MiB of payload was written, some time apart. */
+static uint64_t collect(const char *live, unsigned n, unsigned pause_usec) {
+        g_autofree char *body = g_strdup_printf("class Collected < UBLK::Target\n"
+                                                "  def initialize = (super(size: 1 << 30); @live = %s; GC.start)\n"
+                                                "  def read(offset, length) = @zeroes ||= (\"\\0\" * length).freeze\n"
+                                                "  def write(offset, data) = data.bytesize\n"
+                                                "  def flush = raise(GC.count.to_s)\nend\n", live);
+        const Server *server = hook_server(rig.hook);
+        g_autofree char *payload = g_malloc0(1 << 20);
+        uint64_t before, n_tidied = 0;
+
+        g_assert_cmpint(rig_load("collected", body, NULL), ==, 0);
+        for (unsigned i = 0; i < n; i++) {
+                g_assert_cmpint(rig_request(OPERATION_WRITE, 0, 1 << 20, payload), ==, 1 << 20);
+                g_usleep(pause_usec);
+                before = n_collections();
+                server->tidy(server->userdata);
+                n_tidied += n_collections() - before;
+        }
+        before = n_collections();
+        g_assert_cmpint(rig_request(OPERATION_READ, 0, 1 << 20, payload), ==, 1 << 20);
+        g_assert_false(server->wants_tidy(server->userdata)); /* what is frozen is no garbage */
+        return n_tidied;
+}
+
+/* After each MiB, but where that would take too much of the time. */
+static void test_collections(void) {
+        g_assert_cmpuint(collect("nil", 32, 10000), >=, 24);
+        g_assert_cmpuint(collect("Array.new(1_000_000) { Object.new }", 64, 0), <, 48);
+}
+
 void add_serve_tests(void) {
         g_test_add_func("/hook/serve/operations", test_operations);
         g_test_add_func("/hook/serve/payload", test_payload);
@@ -331,6 +367,8 @@ void add_serve_tests(void) {
         g_test_add_func("/hook/serve/batch-goes-on", test_batch_goes_on);
         g_test_add_func("/hook/serve/retained-payload", test_retained_payload);
         g_test_add_func("/hook/serve/failing-transport", test_failing_transport);
+        if (!mode_is_on()) /* it is about time, and about collections */
+                g_test_add_func("/hook/serve/collections", test_collections);
         g_test_add_func("/hook/serve/disturbed-copy", test_disturbed_copy);
         g_test_add_func("/hook/serve/unlocked", test_unlocked);
         g_test_add_func("/hook/serve/spawn", test_spawn);
